@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the kernel side (src/bpf) and the user side share: records, map names and limits.
+ *
+ * Everything here is an ABI between a running collector and any later blkhist binary: fixed-width
+ * fields, no implicit padding, sizes asserted. Change a record and BLKHIST_ABI_VERSION goes up; a
+ * binary that finds another version in the pinned `meta` map says so and touches nothing.
+ *
+ * The counters of one block device (a partition, or what was sent to a whole disk directly) live in
+ * one inner map of `hists`: an array of blocks of three rows. All inner maps have the same number of
+ * blocks, so the kernel can inline every look-up; how the blocks are used follows from the ladders
+ * in the map's own first block, so bounds and counters change together, in one atomic replacement.
+ *
+ *	block 0			written by user space: header, time bounds, seek bounds
+ *	blocks 1...		discard, one block per row of sizes, and flush, one block;
+ *				shared by all CPUs
+ *	then per stripe		one block of losses and seek, then read and write, one block per
+ *				row of sizes; a stripe serves one or more CPUs
+ *
+ * A block of a timed operation has a row for each of request, service and queue, so that one
+ * look-up serves a completion.
+ */
+#ifndef BLKHIST_ABI_H
+#define BLKHIST_ABI_H
+
+#ifndef __bpf__
+#include <linux/types.h>
+#endif
+
+#define BLKHIST_ABI_VERSION 1u
+#define BLKHIST_ABI_MAGIC 0x626c6b68697374ull /* "blkhist" */
+
+/* Operations as the kernel's stat groups have them (include/linux/blk_types.h, op_stat_group()). */
+enum blk_op { OP_READ, OP_WRITE, OP_DISCARD, OP_FLUSH, OP_NR };
+
+/* Histogram kinds. The first KIND_TIMED are 2-D (time by size), in ns; KIND_SEEK is 1-D, sectors. */
+enum hist_kind { KIND_REQUEST, KIND_SERVICE, KIND_QUEUE, KIND_TIMED, KIND_SEEK = KIND_TIMED, KIND_NR };
+
+#define TIME_BOUNDS_MAX 128
+#define SIZE_BOUNDS_MAX 16
+#define SEEK_BOUNDS_SIDE 64 /* per direction */
+#define SEEK_BOUNDS_MAX (2 * SEEK_BOUNDS_SIDE + 1)
+
+/* Greater than any value that is looked up: 2^62 ns is 146 years, sectors end at 2^55. */
+#define BOUND_NONE (1ull << 62)
+
+#define ROW_CELLS 132
+#define ROW_SUM 131 /* the sum of all values counted in this row, exact, modulo 2^64 */
+
+struct hist_row {
+	__u64 cell[ROW_CELLS];
+};
+
+struct hist_block {
+	struct hist_row row[KIND_TIMED];
+};
+
+enum fixed_block { BLOCK_HEADER, BLOCK_SHARED };
+
+/* Rows of BLOCK_HEADER. Bounds ascend; unused ones are BOUND_NONE. */
+enum header_row { ROW_HEADER, ROW_TIME_BOUNDS, ROW_SEEK_BOUNDS };
+
+/* Rows of the first block of a stripe. */
+enum stripe_row { ROW_LOSSES, ROW_SEEK };
+
+/* Cells of ROW_HEADER. */
+enum header_cell {
+	HDR_EPOCH,	   /* CLOCK_BOOTTIME ns when these counters began; tells generations apart */
+	HDR_SINCE,	   /* CLOCK_REALTIME ns of the same moment */
+	HDR_KINDS,	   /* bit per enum hist_kind that is collected */
+	HDR_N_TIME,	   /* number of bounds */
+	HDR_N_SIZE,
+	HDR_N_SEEK,
+	HDR_STRIPES,	   /* power of two */
+	HDR_STRIPE_BLOCKS, /* blocks of one stripe */
+	HDR_FIRST_STRIPE,
+	HDR_SIZE_BOUNDS,   /* SIZE_BOUNDS_MAX of them, bytes, unused ones BOUND_NONE */
+	/*
+	 * What was counted under earlier ladders of this device: the epoch of the generation that
+	 * was added last, requests per operation, and losses as in ROW_LOSSES. They keep `status
+	 * --verify` exact across a change of bounds.
+	 */
+	HDR_CARRY_EPOCH = HDR_SIZE_BOUNDS + SIZE_BOUNDS_MAX,
+	HDR_CARRY_REQUESTS,
+	HDR_CARRY_LOSSES = HDR_CARRY_REQUESTS + OP_NR,
+};
+
+/* What could not be put into a cell, per partition and operation: cell[class * OP_NR + op]. */
+enum part_loss {
+	LOSS_NO_START,	 /* no usable start stamp from the kernel: no request or queue time */
+	LOSS_EARLY,	 /* was issued before the collector was there: no service or queue time */
+	LOSS_NO_ISSUE,	 /* no issue stamp although it must have been issued */
+	LOSS_NEGATIVE,	 /* the issue stamp is out of order: no service or queue time */
+	LOSS_UNISSUED,	 /* completed without going to the device (empty flush): request time only */
+	LOSS_PARTIAL,	 /* partial completions: they end nothing; for information */
+	LOSS_REQUEUE,	 /* requeues: service time counts from the last issue; for information */
+	PART_LOSS_NR
+};
+
+/* Losses that belong to no partition: index into the map `losses`. */
+enum global_loss {
+	LOSS_PASSTHROUGH, /* driver commands; /proc/diskstats does not have them either */
+	LOSS_NO_PART,	  /* completions on devices that have no counters */
+	LOSS_NO_SLOT,	  /* issues that found no request slot */
+	LOSS_RECOVERED,	  /* nested runs that the second completion program made good; no loss */
+	GLOBAL_LOSS_NR
+};
+
+/* Blocks taken by discard and flush, and by one stripe, when there are n_rows rows of sizes. */
+#define SHARED_BLOCKS(n_rows) ((n_rows) + 1)
+#define STRIPE_BLOCKS(n_rows) (1 + 2 * (n_rows))
+#define STRIPES_MAX 8
+/* An inner map can hold any ladder at least once. */
+#define HIST_BLOCKS_MIN \
+	(BLOCK_SHARED + SHARED_BLOCKS(SIZE_BOUNDS_MAX + 1) + STRIPE_BLOCKS(SIZE_BOUNDS_MAX + 1))
+
+/*
+ * The block of one operation and row of sizes; @stripe is the first block of the caller's stripe.
+ * Flush has a single row: it has no size.
+ */
+static inline __attribute__((always_inline)) __u32 hist_block_index(__u32 op, __u32 size,
+								    __u32 n_rows, __u32 stripe)
+{
+	if (op < OP_DISCARD)
+		return stripe + 1 + op * n_rows + size;
+	return BLOCK_SHARED + (op == OP_DISCARD ? size : n_rows);
+}
+
+/* Key of `part_ids`: a block device for as long as it exists. */
+struct part_key {
+	__u64 sysfs_id; /* kernfs id of its sysfs directory; equals st_ino on 64-bit kernels */
+	__u64 diskseq;	/* of its disk; 0 where the kernel has none (before 5.15) */
+};
+
+/* Entry of `parts`, same index as in `hists`. Index 0 is no partition. BLKHIST_MAX_PARTITIONS is a
+ * build option, a power of two. */
+struct part {
+	struct part_key key;
+	__u64 disk_sysfs_id; /* of the whole disk; equals key.sysfs_id for a whole disk */
+	__u32 dev;	     /* kernel's dev_t: major << 20 | minor */
+	__u32 disk_dev;
+};
+
+/*
+ * Requests are known by a slot: regions of REGION_SLOTS consecutive tags of one hardware queue. The
+ * key packs the request queue's id, the hardware queue's number and tag / REGION_SLOTS into 40 bits;
+ * a hint has the index of the region below it, so that one load finds and proves a region. No key is
+ * 0, the empty hint; index 0 is no region. Greater numbers (never seen) have no slots; their issues are counted as LOSS_NO_SLOT.
+ */
+#define REGION_SHIFT 7
+#define REGION_SLOTS (1u << REGION_SHIFT)
+#define REGION_INDEX_BITS 24
+#define REGION_KEY(queue_id, hctx, block) (((__u64)(queue_id) + 1) << 20 | (hctx) << 7 | (block))
+#define REGION_KEY_FITS(queue_id, hctx, block) \
+	((queue_id) < (1 << 20) - 1 && (hctx) < 1 << 13 && (block) < 1 << 7)
+
+/* Where to look first. Hints may be wrong: the kernel proves each one. */
+#define REGION_HINTS 2048 /* power of two */
+#define PART_HINTS 1024	  /* power of two */
+struct hints {
+	__u64 region[REGION_HINTS]; /* key << REGION_INDEX_BITS | index, by hash of the key */
+	__u32 part[PART_HINTS];	    /* index, by hash of the sysfs id */
+};
+
+/*
+ * Entry of `heads`, same index as the region of the hardware queue's first tags (of the first
+ * hardware queue for rotational disks). Apart from the regions, since every issue writes it.
+ */
+struct head {
+	__u64 end;	     /* 1 + end sector of the request issued last; 0: none yet */
+	__u64 diskseq;	     /* the disk that it belongs to */
+	__u64 disk_sysfs_id; /* likewise */
+};
+
+/*
+ * Entry of `slots`: a request between issue and completion. The size is not kept: at completion it
+ * is rq->__data_len and what partial completions have taken off before.
+ */
+struct slot {
+	__u64 issue_ns;	     /* 0: not issued; ISSUE_BY_KERNEL: rq->io_start_time_ns is exact */
+	__u64 partial_start; /* start_time_ns of the request that `done` belongs to */
+	__u32 done;	     /* bytes of partial completions */
+	__u32 seq_len;	     /* bytes of a flush sequence's data that has completed */
+	__u32 part;	     /* index into hists */
+	__u32 pad;
+};
+#define ISSUE_BY_KERNEL 1ull
+
+/* A ladder as it was given, and its bounds. */
+#define LADDER_TEXT_MAX 256
+struct meta_ladder {
+	char text[LADDER_TEXT_MAX]; /* "" if longer */
+	__u64 n;
+	__u64 bound[SEEK_BOUNDS_MAX]; /* signed */
+};
+
+/* The only entry of `meta`; written once by user space before anything is attached. */
+struct meta {
+	__u64 magic;
+	__u32 abi_version;
+	__u32 hist_blocks; /* blocks of every inner map */
+	__u64 since_realtime_ns;
+	__u64 since_boottime_ns;
+	__u32 kinds; /* bit per enum hist_kind */
+	__u32 stripes; /* the most that a map has */
+	__u32 max_partitions;
+	__u32 spare_partitions; /* kept ready for devices that appear */
+	__u32 regions;
+	__u32 stamp; /* enum stamp_mode, as it was asked for */
+	__u32 stamp_used; /* STAMP_OWN or STAMP_KERNEL */
+	__u32 nested; /* whether block_rq_complete_nested is attached */
+	char version[32];
+	struct meta_ladder ladders[3]; /* time, size, seek */
+};
+
+/* Where the issue time comes from; docs/design.md says why the kernel's is not always exact. */
+enum stamp_mode {
+	STAMP_AUTO,   /* the kernel's where it is exact, else our own */
+	STAMP_OWN,    /* always a clock reading at issue */
+	STAMP_KERNEL, /* the kernel's wherever there is one */
+	STAMP_NR
+};
+
+/*
+ * Value of `diskstats`, key: sysfs id. /proc/diskstats as the collector was attached, requests per
+ * operation: the true value lies in lo..hi; they are equal unless I/O completed at that moment.
+ */
+struct diskstats_base {
+	__u64 lo[OP_NR];
+	__u64 hi[OP_NR];
+};
+
+#define ABI_SIZE(type, size) _Static_assert(sizeof(type) == (size), #type " is an ABI")
+ABI_SIZE(struct hist_block, 3168);
+ABI_SIZE(struct part, 32);
+ABI_SIZE(struct head, 24);
+ABI_SIZE(struct slot, 32);
+ABI_SIZE(struct meta_ladder, LADDER_TEXT_MAX + 8 + 8 * SEEK_BOUNDS_MAX);
+ABI_SIZE(struct meta, 64 + 32 + 3 * sizeof(struct meta_ladder));
+ABI_SIZE(struct diskstats_base, 64);
+_Static_assert(SEEK_BOUNDS_MAX + 1 <= ROW_SUM && TIME_BOUNDS_MAX + 1 <= ROW_SUM, "a row holds any ladder");
+_Static_assert(HDR_CARRY_LOSSES + PART_LOSS_NR * OP_NR <= ROW_CELLS, "the header fits");
+_Static_assert(PART_LOSS_NR * OP_NR <= ROW_CELLS, "the losses fit");
+
+#endif

@@ -1,0 +1,619 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The collector: block tracepoints in, counters in pinned maps out. Counters only ever rise.
+ *
+ *	block_rq_issue		stamp the request's slot, count the seek distance
+ *	block_rq_complete	count request, service and queue time by size
+ *	block_rq_requeue	count
+ *
+ * A request is known by its slot, indexed by queue, hardware queue and tag: no allocation, no hash
+ * per request, nothing that could leak. A block device is known by its sysfs node and diskseq.
+ * Both are found through small tables of hints: a hint is one word and may be wrong; the record
+ * that it names tells, so a torn or stale hint costs a slow look-up, never a wrong count.
+ *
+ * All counters are added to atomically: a completion may interrupt another on the same CPU.
+ * src/abi/abi.h describes every map; docs/design.md says why it is so.
+ */
+#include "drift.h"
+
+#include <bpf/bpf_tracing.h>
+
+#include "../abi/abi.h"
+
+char LICENSE[] SEC("license") = "GPL";
+
+/* Set by user space before loading. */
+const volatile __u32 stamp_mode;
+const volatile __u64 loaded_ns; /* CLOCK_MONOTONIC; requests issued before it are "early" */
+
+/* max_entries of 1 are set by user space before loading, to fit the machine. */
+struct hist_map {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(struct hist_block));
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__array(values, struct hist_map);
+} hists SEC(".maps");
+
+/* As hists, for user space only: a generation that `buckets` has replaced and not yet carried. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__array(values, struct hist_map);
+} retired SEC(".maps");
+
+/* For user space only: what `reset` subtracts; blocks without stripes. */
+struct baseline_map {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_INNER_MAP);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(struct hist_block));
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__array(values, struct baseline_map);
+} baselines SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct part_key);
+	__type(value, __u32);
+} part_ids SEC(".maps");
+
+/* Indices of `hists` that are formatted and free. */
+struct {
+	__uint(type, BPF_MAP_TYPE_QUEUE);
+	__uint(max_entries, 1);
+	__type(value, __u32);
+} part_pool SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct head);
+} heads SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u64);
+	__type(value, __u32);
+} region_ids SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_QUEUE);
+	__uint(max_entries, 1);
+	__type(value, __u32);
+} region_pool SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct slot);
+} slots SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, GLOBAL_LOSS_NR);
+	__type(key, __u32);
+	__type(value, __u64);
+} losses SEC(".maps");
+
+/*
+ * Tables of fixed size are global arrays, which the kernel reaches without a look-up; each section
+ * is a map of its own.
+ */
+struct part parts[BLKHIST_MAX_PARTITIONS] SEC(".data.parts");
+struct hints hints SEC(".data.hints");
+
+/* The last two are for user space only. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct meta);
+} meta SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u64);
+	__type(value, struct diskstats_base);
+} diskstats SEC(".maps");
+
+static __noinline void count_loss(__u32 class)
+{
+	__u64 *n = bpf_map_lookup_elem(&losses, &class);
+
+	if (n)
+		__sync_fetch_and_add(n, 1);
+}
+
+#define likely(x) __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+
+static __always_inline __u32 hash(__u64 key)
+{
+	return (key * 0x9e3779b97f4a7c15ull) >> 32; /* 2^64 / golden ratio */
+}
+
+/* --- block devices --- */
+
+/* Finds or creates the counters of a block device seen for the first time. 0 if there are none. */
+static __noinline __u32 part_find_slow(struct block_device *bdev, struct part_key *key)
+{
+	struct part *part;
+	__u32 *known, id, none = 0;
+
+	known = bpf_map_lookup_elem(&part_ids, key);
+	if (known)
+		return *known;
+	if (!key->sysfs_id || bpf_map_pop_elem(&part_pool, &id)) /* no id: it is being removed */
+		return 0;
+	part = &parts[id & (BLKHIST_MAX_PARTITIONS - 1)];
+	part->disk_sysfs_id = bdev->bd_disk->part0->bd_device.kobj.sd->id;
+	part->disk_dev = bdev->bd_disk->part0->bd_dev;
+	part->dev = bdev->bd_dev;
+	part->key = *key;
+	if (!bpf_map_update_elem(&part_ids, key, &id, BPF_NOEXIST))
+		return id;
+
+	/* Another CPU was faster: give the index back. */
+	__builtin_memset(part, 0, sizeof(*part));
+	bpf_map_push_elem(&part_pool, &id, 0);
+	known = bpf_map_lookup_elem(&part_ids, key);
+	return known ? *known : none;
+}
+
+/* The index of the counters of a block device, which are created at need; 0 if there are none. */
+static __always_inline __u32 part_find(struct block_device *bdev, __u64 diskseq)
+{
+	struct part_key key = { .sysfs_id = bdev->bd_device.kobj.sd->id, .diskseq = diskseq };
+	__u32 *hint = &hints.part[hash(key.sysfs_id) & (PART_HINTS - 1)];
+	__u32 id = *hint & (BLKHIST_MAX_PARTITIONS - 1);
+
+	if (likely(parts[id].key.sysfs_id == key.sysfs_id && parts[id].key.diskseq == diskseq))
+		return id;
+	id = part_find_slow(bdev, &key);
+	*hint = id;
+	return id;
+}
+
+/*
+ * The block device that a request is accounted to. Without accounting (queue/iostats 0) rq->part is
+ * NULL and the bio says it; a flush has no bio and belongs to the whole disk.
+ */
+static __always_inline struct block_device *request_bdev(struct request *rq)
+{
+	if (rq->part)
+		return rq->part;
+	if (rq->bio)
+		return rq->bio->bi_bdev;
+	return rq->q->disk->part0;
+}
+
+/* --- request slots --- */
+
+/* Tags of the scheduler, where there is one, stay with the request for its whole life. */
+static __always_inline __u32 request_tag(struct request *rq)
+{
+	int tag = rq->internal_tag;
+
+	return tag >= 0 ? tag : rq->tag;
+}
+
+static __noinline __u32 region_find_slow(__u64 key)
+{
+	struct head none = {};
+	__u32 *known, id;
+
+	known = bpf_map_lookup_elem(&region_ids, &key);
+	if (known)
+		return *known;
+	if (bpf_map_pop_elem(&region_pool, &id))
+		return 0;
+	bpf_map_update_elem(&heads, &id, &none, BPF_ANY);
+	if (!bpf_map_update_elem(&region_ids, &key, &id, BPF_NOEXIST))
+		return id;
+
+	/* Another CPU was faster: give the index back. */
+	bpf_map_push_elem(&region_pool, &id, 0);
+	known = bpf_map_lookup_elem(&region_ids, &key);
+	return known ? *known : 0;
+}
+
+/* The index of a region, which is created at need; 0 if there is none. */
+static __always_inline __u32 region_find(__u32 queue_id, __u32 hctx, __u32 block)
+{
+	__u64 key = REGION_KEY(queue_id, hctx, block);
+	__u64 *hint = &hints.region[hash(key) & (REGION_HINTS - 1)];
+	__u64 found = *hint;
+	__u32 id;
+
+	if (likely(found >> REGION_INDEX_BITS == key))
+		return found & ((1u << REGION_INDEX_BITS) - 1);
+	if (!REGION_KEY_FITS(queue_id, hctx, block))
+		return 0;
+	id = region_find_slow(key);
+	*hint = id ? key << REGION_INDEX_BITS | id : 0;
+	return id;
+}
+
+static __always_inline struct slot *slot_at(__u32 region, __u32 tag)
+{
+	__u32 at = (region << REGION_SHIFT) | (tag & (REGION_SLOTS - 1));
+
+	return likely(region) ? bpf_map_lookup_elem(&slots, &at) : NULL;
+}
+
+static __always_inline struct slot *slot_find(struct request *rq)
+{
+	__u32 tag = request_tag(rq);
+
+	return slot_at(region_find(rq->q->id, rq->mq_hctx->queue_num, tag >> REGION_SHIFT), tag);
+}
+
+/* --- histograms --- */
+
+/* 1 if bound @i of @row lies below @v, else 0, without a branch. */
+#define BELOW(row, i, v) ((__u64)((row)->cell[i] - (v)) >> 63)
+
+/*
+ * The number of bounds below @v among the 64 that start at @at: the bucket, as bounds are
+ * inclusive. Free of branches, so that the verifier sees one path and the CPU guesses nothing; four
+ * ways at a time, as it is the chain of dependent loads that costs.
+ */
+static __always_inline __u32 bucket_of_64(const struct hist_row *bounds, __u32 at, __s64 v)
+{
+	at += (BELOW(bounds, at + 15, v) + BELOW(bounds, at + 31, v) + BELOW(bounds, at + 47, v)) << 4;
+	at += (BELOW(bounds, at + 3, v) + BELOW(bounds, at + 7, v) + BELOW(bounds, at + 11, v)) << 2;
+	return at + BELOW(bounds, at, v) + BELOW(bounds, at + 1, v) + BELOW(bounds, at + 2, v) +
+	       BELOW(bounds, at + 3, v);
+}
+
+static __always_inline __u32 bucket_time(const struct hist_row *bounds, __u64 ns)
+{
+	_Static_assert(TIME_BOUNDS_MAX == 128, "two halves of 64");
+	return bucket_of_64(bounds, BELOW(bounds, 63, ns) << 6, ns);
+}
+
+static __always_inline __u32 bucket_seek(const struct hist_row *bounds, __s64 distance)
+{
+	_Static_assert(SEEK_BOUNDS_MAX == 129, "64, the middle one, 64");
+	return bucket_of_64(bounds, BELOW(bounds, 64, distance) * 65, distance);
+}
+
+static __always_inline __u32 bucket_size(const struct hist_row *hdr, __u64 len)
+{
+	__u32 at = HDR_SIZE_BOUNDS;
+
+	_Static_assert(SIZE_BOUNDS_MAX == 16, "twice four ways");
+	at += (BELOW(hdr, at + 3, len) + BELOW(hdr, at + 7, len) + BELOW(hdr, at + 11, len)) << 2;
+	at += BELOW(hdr, at, len) + BELOW(hdr, at + 1, len) + BELOW(hdr, at + 2, len) +
+	      BELOW(hdr, at + 3, len);
+	return at - HDR_SIZE_BOUNDS;
+}
+
+static __always_inline struct hist_block *block_at(void *hist, __u32 index)
+{
+	return bpf_map_lookup_elem(hist, &index);
+}
+
+static __always_inline void row_add(struct hist_row *row, __u32 bucket, __u64 value)
+{
+	__sync_fetch_and_add(&row->cell[bucket], 1);
+	__sync_fetch_and_add(&row->cell[ROW_SUM], value);
+}
+
+static __always_inline __u32 stripe_of(const struct hist_row *hdr)
+{
+	__u32 stripe = bpf_get_smp_processor_id() & (hdr->cell[HDR_STRIPES] - 1);
+
+	return hdr->cell[HDR_FIRST_STRIPE] + stripe * hdr->cell[HDR_STRIPE_BLOCKS];
+}
+
+static __noinline void count_part_loss(__u32 part, __u32 class, __u32 op)
+{
+	void *hist = bpf_map_lookup_elem(&hists, &part);
+	struct hist_block *block = hist ? block_at(hist, BLOCK_HEADER) : NULL;
+
+	block = block ? block_at(hist, stripe_of(&block->row[ROW_HEADER])) : NULL;
+	if (block && class < PART_LOSS_NR && op < OP_NR)
+		__sync_fetch_and_add(&block->row[ROW_LOSSES].cell[class * OP_NR + op], 1);
+}
+
+/* As op_stat_group() of the kernel, with flushes told apart; two bits per REQ_OP_*. */
+static __always_inline __u32 op_group(__u32 op)
+{
+	const __u64 odd = 0x4444444444444444ull; /* OP_WRITE for every odd operation */
+	const __u64 groups = (odd & ~(3ull << 4 | 3ull << 6 | 3ull << 10)) |
+			     (__u64)OP_FLUSH << 4 |    /* REQ_OP_FLUSH 2 */
+			     (__u64)OP_DISCARD << 6 |  /* REQ_OP_DISCARD 3 */
+			     (__u64)OP_DISCARD << 10;  /* REQ_OP_SECURE_ERASE 5 */
+
+	return groups >> ((op & 31) * 2) & 3;
+}
+
+#define REQ_OP_MASK 0xff
+#define REQ_PREFLUSH (1u << 18)
+#define REQ_FUA (1u << 17)
+
+/* --- programs --- */
+
+SEC("tp_btf/block_rq_issue")
+int BPF_PROG(block_rq_issue, struct request *rq)
+{
+	/* First of all: nothing that follows is part of the queue time, and it overlaps with it. */
+	__u64 now = stamp_mode == STAMP_OWN ? bpf_ktime_get_ns() : 0;
+	__u32 op = rq->cmd_flags & REQ_OP_MASK;
+	struct request_queue *q = rq->q;
+	__u32 tag, part, region, hctx;
+	__u64 diskseq, start, last;
+	struct hist_block *hdr, *block;
+	struct block_device *bdev;
+	struct head *head;
+	struct slot *slot;
+	void *hist;
+	__s64 distance;
+
+	if (op_is_passthrough(op))
+		return 0;
+	if (stamp_mode == STAMP_KERNEL)
+		now = kernel_stamps_issue(q) ? ISSUE_BY_KERNEL : bpf_ktime_get_ns();
+	bdev = request_bdev(rq);
+	diskseq = disk_seq(bdev->bd_disk);
+	part = part_find(bdev, diskseq);
+
+	tag = request_tag(rq);
+	hctx = rq->mq_hctx->queue_num;
+	region = region_find(q->id, hctx, tag >> REGION_SHIFT);
+	slot = slot_at(region, tag);
+	if (unlikely(!slot)) {
+		count_loss(LOSS_NO_SLOT);
+		return 0;
+	}
+	/* Only stores: the completing CPU has had this line last, a load would wait for it. */
+	slot->issue_ns = now;
+	slot->part = part;
+	/* A flush has no sector, and runs on the slot of the request that it serves. */
+	if (op_group(op) == OP_FLUSH)
+		return 0;
+	slot->seq_len = 0;
+
+	if (queue_is_rotational(q))
+		hctx = 0;
+	if (hctx != rq->mq_hctx->queue_num || tag >> REGION_SHIFT)
+		region = region_find(q->id, hctx, 0);
+	head = bpf_map_lookup_elem(&heads, &region);
+	if (!head)
+		return 0;
+	if (head->diskseq != diskseq || !head->disk_sysfs_id) {
+		head->disk_sysfs_id = bdev->bd_disk->part0->bd_device.kobj.sd->id;
+		head->diskseq = diskseq;
+		head->end = 0;
+	}
+	start = rq->__sector;
+	last = __sync_lock_test_and_set(&head->end, start + (rq->__data_len >> 9) + 1);
+	hist = bpf_map_lookup_elem(&hists, &part);
+	if (!last || !hist)
+		return 0;
+	hdr = block_at(hist, BLOCK_HEADER);
+	if (!hdr || !(hdr->row[ROW_HEADER].cell[HDR_KINDS] & (1u << KIND_SEEK)))
+		return 0;
+	block = block_at(hist, stripe_of(&hdr->row[ROW_HEADER]));
+	distance = start - (last - 1);
+	if (block)
+		row_add(&block->row[ROW_SEEK], bucket_seek(&hdr->row[ROW_SEEK_BOUNDS], distance),
+			distance);
+	return 0;
+}
+
+struct completion {
+	__u64 ns[KIND_TIMED];
+	__u32 kinds; /* bit per kind whose time ends now */
+	__u32 part, op, len;
+};
+
+static __always_inline void count_completion(const struct completion *c)
+{
+	__u32 part = c->part, n_rows, kinds;
+	struct hist_block *hdr, *block;
+	const __u64 *header;
+	void *hist;
+
+	hist = bpf_map_lookup_elem(&hists, &part);
+	if (unlikely(!hist)) {
+		count_loss(LOSS_NO_PART);
+		return;
+	}
+	hdr = block_at(hist, BLOCK_HEADER);
+	if (!hdr)
+		return;
+	header = hdr->row[ROW_HEADER].cell;
+	n_rows = header[HDR_N_SIZE] + 1;
+	kinds = c->kinds & header[HDR_KINDS];
+	block = block_at(hist, hist_block_index(c->op, bucket_size(&hdr->row[ROW_HEADER], c->len), n_rows,
+						stripe_of(&hdr->row[ROW_HEADER])));
+	if (!block)
+		return;
+	/* A loop, since code that runs once per I/O is fetched from far: less of it is faster. */
+#pragma clang loop unroll(disable)
+	for (__u32 kind = 0; kind < KIND_TIMED; kind++)
+		if (kinds & (1u << kind))
+			row_add(&block->row[kind], bucket_time(&hdr->row[ROW_TIME_BOUNDS], c->ns[kind]),
+				c->ns[kind]);
+}
+
+/* A partial completion ends nothing: the rest comes back, whether it is issued again or not. */
+static __noinline int complete_partial(struct request *rq, struct slot *slot, __u32 nr_bytes)
+{
+	if (!slot)
+		return 0;
+	if (slot->partial_start != rq->start_time_ns)
+		slot->done = 0;
+	slot->partial_start = rq->start_time_ns;
+	slot->done += nr_bytes;
+	count_part_loss(slot->part, LOSS_PARTIAL, op_group(rq->cmd_flags & REQ_OP_MASK));
+	return 0;
+}
+
+/*
+ * The completion of a request that has no issue stamp. Returns the class of loss; PART_LOSS_NR for
+ * the end of a flush sequence, whose data was counted when the device had written it.
+ */
+static __always_inline __u32 unissued(struct request *rq, struct slot *slot, struct completion *c)
+{
+	struct block_device *bdev = request_bdev(rq);
+
+	c->part = part_find(bdev, disk_seq(bdev->bd_disk));
+	if (!rq->__data_len && rq->cmd_flags & (REQ_PREFLUSH | REQ_FUA) && c->op != OP_FLUSH) {
+		if (!slot || !slot->seq_len)
+			return LOSS_UNISSUED;
+		c->len = slot->seq_len;
+		slot->seq_len = 0;
+		return PART_LOSS_NR;
+	}
+	return rq->start_time_ns < loaded_ns ? LOSS_EARLY : LOSS_NO_ISSUE;
+}
+
+/* Whatever is not the plain completion of a plain request. */
+static __noinline int complete_rare(struct request *rq, struct slot *slot, __u64 now)
+{
+	__u64 start = rq->start_time_ns, issue = 0;
+	struct completion c = {
+		.op = op_group(rq->cmd_flags & REQ_OP_MASK),
+		.len = rq->__data_len,
+		.kinds = 1u << KIND_REQUEST | 1u << KIND_SERVICE | 1u << KIND_QUEUE,
+	};
+	__u32 loss = PART_LOSS_NR;
+
+	if (slot && slot->issue_ns) {
+		issue = slot->issue_ns;
+		if (issue == ISSUE_BY_KERNEL)
+			issue = rq->io_start_time_ns;
+		slot->issue_ns = 0;
+		c.part = slot->part;
+		if (slot->done && slot->partial_start == start)
+			c.len += slot->done;
+		slot->done = 0;
+		/*
+		 * The data of a write in a flush sequence: the device is done with it, but the
+		 * request ends only after the flush that may follow.
+		 */
+		if (rq->rq_flags & (1u << rqf_flush_seq_bit) && c.op != OP_FLUSH) {
+			slot->seq_len = c.len;
+			c.kinds &= ~(1u << KIND_REQUEST);
+		}
+		if (!issue)
+			loss = LOSS_NO_ISSUE;
+		else if (issue > now || (start && issue < start))
+			loss = LOSS_NEGATIVE;
+	} else {
+		loss = unissued(rq, slot, &c);
+		c.kinds = 1u << KIND_REQUEST;
+	}
+	if (loss != PART_LOSS_NR) {
+		count_part_loss(c.part, loss, c.op);
+		c.kinds &= 1u << KIND_REQUEST;
+	}
+	if (c.kinds & 1u << KIND_REQUEST && (!start || start > now)) {
+		/* Without accounting (queue/iostats 0) the kernel may set no start stamp. */
+		count_part_loss(c.part, LOSS_NO_START, c.op);
+		c.kinds &= 1u << KIND_SERVICE;
+	}
+	if (!start)
+		c.kinds &= ~(1u << KIND_QUEUE);
+	c.ns[KIND_REQUEST] = now - start;
+	c.ns[KIND_SERVICE] = now - issue;
+	c.ns[KIND_QUEUE] = issue - start;
+	count_completion(&c);
+	return 0;
+}
+
+static __always_inline int complete(struct request *rq, __u32 nr_bytes, __u64 now)
+{
+	__u32 op = rq->cmd_flags & REQ_OP_MASK;
+	__u64 start = rq->start_time_ns, issue;
+	struct completion c;
+	struct slot *slot;
+
+	if (unlikely(op_is_passthrough(op))) {
+		count_loss(LOSS_PASSTHROUGH);
+		return 0;
+	}
+	c.len = rq->__data_len;
+	slot = slot_find(rq);
+	if (unlikely(nr_bytes < c.len))
+		return complete_partial(rq, slot, nr_bytes);
+	if (unlikely(!slot))
+		return complete_rare(rq, slot, now);
+	issue = slot->issue_ns;
+	if (stamp_mode == STAMP_KERNEL && issue == ISSUE_BY_KERNEL)
+		issue = rq->io_start_time_ns;
+	/* One branch for all that is rare; without an issue stamp, issue < start. */
+	if (unlikely((rq->rq_flags & (1u << rqf_flush_seq_bit)) | slot->done | !start | (issue < start) |
+		     (issue > now)))
+		return complete_rare(rq, slot, now);
+	slot->issue_ns = 0;
+
+	c.op = op_group(op);
+	c.part = slot->part;
+	c.kinds = 1u << KIND_REQUEST | 1u << KIND_SERVICE | 1u << KIND_QUEUE;
+	c.ns[KIND_REQUEST] = now - start;
+	c.ns[KIND_SERVICE] = now - issue;
+	c.ns[KIND_QUEUE] = issue - start;
+	count_completion(&c);
+	return 0;
+}
+
+SEC("tp_btf/block_rq_complete")
+int BPF_PROG(block_rq_complete, struct request *rq, int error, unsigned int nr_bytes)
+{
+	return complete(rq, nr_bytes, bpf_ktime_get_ns());
+}
+
+/*
+ * Newer kernels (since 6.2) skip a program that would interrupt itself on the same CPU: a disk's
+ * interrupt during another disk's completion would be lost. This second program is attached behind
+ * the first one and finds the slot still occupied only then.
+ */
+SEC("tp_btf/block_rq_complete")
+int BPF_PROG(block_rq_complete_nested, struct request *rq, int error, unsigned int nr_bytes)
+{
+	struct slot *slot;
+
+	if (op_is_passthrough(rq->cmd_flags & REQ_OP_MASK) || nr_bytes < rq->__data_len)
+		return 0;
+	slot = slot_find(rq);
+	if (!slot || !slot->issue_ns)
+		return 0;
+	count_loss(LOSS_RECOVERED);
+	return complete(rq, nr_bytes, bpf_ktime_get_ns());
+}
+
+SEC("tp_btf/block_rq_requeue")
+int BPF_PROG(block_rq_requeue, struct request *rq)
+{
+	__u32 op = rq->cmd_flags & REQ_OP_MASK;
+	struct block_device *bdev;
+
+	if (op_is_passthrough(op))
+		return 0;
+	bdev = request_bdev(rq);
+	count_part_loss(part_find(bdev, disk_seq(bdev->bd_disk)), LOSS_REQUEUE, op_group(op));
+	return 0;
+}

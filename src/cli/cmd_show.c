@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "cli/command.h"
+#include "core/util.h"
+#include "outputs/json.h"
+#include "outputs/text.h"
+
+struct show_settings {
+	struct selection_settings selection;
+	const char *format;
+	bool total;
+};
+
+static const struct show_settings defaults = { .format = "text" };
+
+static const struct option_spec options[] = {
+	SELECTION_OPTIONS(struct show_settings, selection),
+	{ "format", 'f', OPTION_STRING, offsetof(struct show_settings, format), "text|json",
+	  "tables for people, or one JSON object (blkhist/1)" },
+	{ "total", 0, OPTION_FLAG, offsetof(struct show_settings, total), NULL,
+	  "all sizes in one row" },
+	{}
+};
+
+static const struct command_syntax syntax = {
+	.usage = "[OPTIONS] [NAME...]",
+	.summary = "Show histograms, of all disks or of those named.",
+	.details = "NAME is a disk or partition: sda, sda1, /dev/sda1, /dev/disk/by-id/... A disk shows\n"
+		   "itself (with its partitions summed up) and its partitions. Histograms that have\n"
+		   "counted nothing are left out.",
+	.options = options,
+	.max_operands = -1,
+};
+
+static struct error *run(void *settings, const struct operands *operands, int *status)
+{
+	const struct show_settings *s = settings;
+	cleanup(device_list_deinit) struct device_list devices = {};
+	cleanup(selection_deinit) struct live_selection selection = {};
+	cleanup(live_closep) struct live *live = NULL;
+	cleanup(snapshot_deinit) struct snapshot snap = {};
+	cleanup(buf_deinit) struct buf out = {};
+	enum output_format format;
+
+	(void)status;
+	try(format_parse(s->format, &format));
+	try(device_list_read(system_paths.root, &devices));
+	try(selection_parse(&devices, operands, &s->selection, &selection));
+	try(live_open(&system_paths, &devices, &live));
+	try(live_read(live, &devices, &selection, &snap));
+	if (s->total)
+		snapshot_total(&snap);
+	if (format == FORMAT_JSON)
+		json_snapshot(&snap, &out);
+	else
+		text_snapshot(&snap, output_width(), &out);
+	return output_write(&out);
+}
+
+const struct command cmd_show = {
+	.name = "show",
+	.syntax = &syntax,
+	.run = run,
+	.defaults = &defaults,
+	.settings_size = sizeof(struct show_settings),
+};

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <inttypes.h>
+#include <string.h>
+
+#include "cli/command.h"
+#include "core/timefmt.h"
+#include "core/util.h"
+#include "outputs/json.h"
+#include "outputs/text.h"
+
+struct status_settings {
+	const char *format;
+	bool verify;
+};
+
+static const struct status_settings defaults = { .format = "text" };
+
+static const struct option_spec options[] = {
+	{ "format", 'f', OPTION_STRING, offsetof(struct status_settings, format), "text|json",
+	  "for people, or one JSON object" },
+	{ "verify", 0, OPTION_FLAG, offsetof(struct status_settings, verify), NULL,
+	  "compare the counts with /proc/diskstats; exit 1 on a difference" },
+	{}
+};
+
+static const struct command_syntax syntax = {
+	.usage = "[OPTIONS]",
+	.summary = "Tell since when and how it collects, what it takes, and what it missed.",
+	.options = options,
+};
+
+/* A ladder as it was asked for, or in short. */
+static char *ladder_text(const struct meta_ladder *m, enum dimension dim)
+{
+	char first[UNIT_TEXT_MAX], last[UNIT_TEXT_MAX];
+
+	if (!m->n)
+		return xstrdup("none");
+	unit_format_short(dim, (int64_t)m->bound[0], first);
+	unit_format_short(dim, (int64_t)m->bound[m->n - 1], last);
+	return xasprintf("%s (%u bounds, %s to %s)", m->text[0] ? m->text : "a list", (unsigned int)m->n,
+			 first, last);
+}
+
+static const char *stamp_text(const struct meta *meta)
+{
+	return meta->stamp_used == STAMP_OWN ? "own clock at issue" :
+					       "the kernel's stamp where there is one, else own clock";
+}
+
+static void heads_text(const struct device_list *devices, struct buf *out)
+{
+	buf_puts(out, "heads       per disk if it is rotational, else per hardware queue\n");
+	for (unsigned int i = 0; i < devices->n; i++) {
+		const struct device *d = &devices->devices[i];
+		uint64_t queues, tags, rotational;
+		cleanup_free char *path = xasprintf("%s/sys/class/block/%s/queue/rotational",
+						    system_paths.root, d->name.disk);
+
+		if (d->name.partition[0] || !d->request_based || !d->sectors)
+			continue;
+		struct error *err = device_queues(system_paths.root, d->name.disk, &queues, &tags);
+
+		if (!err)
+			err = sysfs_read_u64(path, &rotational);
+		if (!err)
+			buf_printf(out, "              %-16s %" PRIu64 "\n", d->name.disk,
+				   rotational ? 1 : queues);
+		error_free(err); /* the disk is just going away */
+	}
+}
+
+static void status_text(const struct live_status *s, const struct device_list *devices,
+			const struct snapshot *snap, struct buf *out)
+{
+	const struct meta *meta = s->meta;
+	char since[RFC3339_MAX];
+	size_t before;
+
+	time_format_seconds((int64_t)meta->since_realtime_ns, since);
+	buf_printf(out, "collecting  since %s, started by blkhist %.*s (format %u)\n", since,
+		   (int)sizeof(meta->version), meta->version, meta->abi_version);
+	buf_puts(out, "kinds      ");
+	for (int kind = 0; kind < KIND_NR; kind++)
+		if (meta->kinds & 1u << kind)
+			buf_printf(out, " %s", hist_kind_names[kind]);
+	buf_printf(out, "\nissue time  %s (--stamp %s)\n", stamp_text(meta), stamp_mode_names[meta->stamp]);
+	for (int i = 0; i < LADDER_KINDS; i++) {
+		cleanup_free char *text = ladder_text(&meta->ladders[i], (enum dimension)i);
+
+		buf_printf(out, "%-12s%s\n", ladder_names[i], text);
+	}
+	buf_puts(out, "attached   ");
+	for (int i = 0; i < PROG_NR; i++)
+		if (s->points[i].attached)
+			buf_printf(out, " %s", s->points[i].program);
+	buf_printf(out, "\nmemory      %" PRIu64 " bytes in maps\n", s->memory);
+	buf_printf(out, "partitions  %u in use, %u ready, at most %u\n", s->partitions, s->spare,
+		   meta->max_partitions - 1);
+	heads_text(devices, out);
+	buf_puts(out, "losses      (not in the histograms, or worth knowing)\n");
+	before = out->len;
+	text_losses(snap, out);
+	if (out->len == before)
+		buf_puts(out, "  none\n");
+}
+
+static void verify_text(const struct verify_result *v, struct buf *out)
+{
+	buf_printf(out, "\nverify      %-16s %-8s %14s %14s\n", "device", "op", "blkhist", "diskstats");
+	for (unsigned int i = 0; i < v->n; i++) {
+		const struct verify_row *r = &v->rows[i];
+		const char *name = r->name.partition[0] ? r->name.partition : r->name.disk;
+
+		buf_printf(out, "            %-16s %-8s %14" PRIu64 " %14" PRIu64, name, blk_op_names[r->op],
+			   r->ours, r->diskstats_lo);
+		if (r->diskstats_hi != r->diskstats_lo)
+			buf_printf(out, "..%" PRIu64 " (I/O ran at the start)", r->diskstats_hi);
+		buf_puts(out, r->equal ? "\n" : "  DIFFERENT\n");
+	}
+	buf_printf(out, "            %s\n", v->equal ? "equal" : "NOT equal");
+}
+
+static void verify_json(const struct verify_result *v, struct buf *out)
+{
+	json_key(out, "verify");
+	buf_puts(out, "{");
+	json_key_bool(out, "equal", v->equal);
+	json_key(out, "rows");
+	buf_puts(out, "[");
+	for (unsigned int i = 0; i < v->n; i++) {
+		const struct verify_row *r = &v->rows[i];
+
+		json_element(out);
+		buf_puts(out, "{");
+		json_key_string(out, "name", r->name.partition[0] ? r->name.partition : r->name.disk);
+		json_key_string(out, "op", blk_op_names[r->op]);
+		json_key_u64(out, "count", r->ours);
+		json_key_u64(out, "diskstats", r->diskstats_lo);
+		json_key_u64(out, "diskstats_max", r->diskstats_hi);
+		json_key_bool(out, "equal", r->equal);
+		buf_puts(out, "}");
+	}
+	buf_puts(out, "]}");
+}
+
+static void status_json(const struct live_status *s, const struct snapshot *snap,
+			const struct verify_result *v, struct buf *out)
+{
+	const struct meta *meta = s->meta;
+
+	buf_puts(out, "{");
+	json_key_string(out, "schema", "blkhist-status/1");
+	json_time(out, "time", snap->time_ns);
+	json_time(out, "since", (int64_t)meta->since_realtime_ns);
+	json_key_u64(out, "format", meta->abi_version);
+	json_key_string(out, "stamp", stamp_mode_names[meta->stamp]);
+	json_key_string(out, "stamp_used", stamp_mode_names[meta->stamp_used]);
+	json_key(out, "kinds");
+	buf_puts(out, "[");
+	for (int kind = 0; kind < KIND_NR; kind++) {
+		if (!(meta->kinds & 1u << kind))
+			continue;
+		json_element(out);
+		json_string(out, hist_kind_names[kind]);
+	}
+	buf_puts(out, "]");
+	json_key(out, "ladders");
+	buf_puts(out, "{");
+	for (int i = 0; i < LADDER_KINDS; i++) {
+		struct ladder l = { .dim = (enum dimension)i, .n = (unsigned int)meta->ladders[i].n };
+
+		memcpy(l.bound, meta->ladders[i].bound, l.n * sizeof(l.bound[0]));
+		json_bounds(out, ladder_names[i], &l);
+	}
+	buf_puts(out, "}");
+	json_key(out, "programs");
+	buf_puts(out, "[");
+	for (int i = 0; i < PROG_NR; i++) {
+		json_element(out);
+		buf_puts(out, "{");
+		json_key_string(out, "name", s->points[i].program);
+		json_key_string(out, "tracepoint", s->points[i].tracepoint);
+		json_key_bool(out, "attached", s->points[i].attached);
+		json_key_u64(out, "runs", s->points[i].runs);
+		json_key_u64(out, "run_ns", s->points[i].run_ns);
+		buf_puts(out, "}");
+	}
+	buf_puts(out, "]");
+	json_key_u64(out, "memory_bytes", s->memory);
+	json_key_u64(out, "partitions", s->partitions);
+	json_key_u64(out, "partitions_ready", s->spare);
+	json_key_u64(out, "partitions_max", meta->max_partitions - 1);
+	json_losses(out, snap);
+	if (v)
+		verify_json(v, out);
+	buf_puts(out, "}\n");
+}
+
+static struct error *run(void *settings, const struct operands *operands, int *status)
+{
+	const struct status_settings *s = settings;
+	const struct live_selection losses_only = {};
+	cleanup(device_list_deinit) struct device_list devices = {};
+	cleanup(live_closep) struct live *live = NULL;
+	cleanup(snapshot_deinit) struct snapshot snap = {};
+	cleanup(verify_result_deinit) struct verify_result verify = { .equal = true };
+	cleanup(buf_deinit) struct buf out = {};
+	struct live_status live_state;
+	enum output_format format;
+
+	(void)operands;
+	try(format_parse(s->format, &format));
+	try(device_list_read(system_paths.root, &devices));
+	try(live_open(&system_paths, &devices, &live));
+	try(live_status(live, &live_state));
+	try(live_read(live, &devices, &losses_only, &snap));
+	if (s->verify)
+		try(live_verify(live, &devices, &verify));
+	if (format == FORMAT_JSON) {
+		status_json(&live_state, &snap, s->verify ? &verify : NULL, &out);
+	} else {
+		status_text(&live_state, &devices, &snap, &out);
+		if (s->verify)
+			verify_text(&verify, &out);
+	}
+	try(output_write(&out));
+	if (!verify.equal)
+		*status = EXIT_FAILED;
+	return NULL;
+}
+
+const struct command cmd_status = {
+	.name = "status",
+	.syntax = &syntax,
+	.run = run,
+	.defaults = &defaults,
+	.settings_size = sizeof(struct status_settings),
+};

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A snapshot: all that crosses from a source (the running kernel, a trace) to an output. Histograms
+ * are sorted by device, partition (the whole disk first), kind and operation. The snapshot owns
+ * everything that it points to.
+ */
+#ifndef BLKHIST_CORE_SNAPSHOT_H
+#define BLKHIST_CORE_SNAPSHOT_H
+
+#include "core/hist.h"
+
+/* A class of what could not be put into a histogram, or of what is shown to be known. */
+struct loss {
+	const char *name; /* static */
+	const char *help; /* static; one line */
+	uint64_t count;
+};
+
+struct snapshot {
+	int64_t time_ns;  /* CLOCK_REALTIME */
+	int64_t since_ns; /* CLOCK_REALTIME when the source began to count */
+	const char *source; /* static: "live" */
+	struct loss *losses;
+	unsigned int n_losses;
+	struct hist *hists;
+	unsigned int n_hists, hists_size;
+	struct ladder **ladders;
+	unsigned int n_ladders;
+};
+
+void snapshot_deinit(struct snapshot *s);
+
+/* A copy of @l that lives as long as the snapshot; equal ladders share one copy. */
+const struct ladder *snapshot_ladder(struct snapshot *s, const struct ladder *l);
+
+/* Appends a zeroed histogram; the pointer is valid until the next call. */
+struct hist *snapshot_add(struct snapshot *s);
+
+void snapshot_add_loss(struct snapshot *s, const char *name, const char *help, uint64_t count);
+
+void snapshot_sort(struct snapshot *s);
+
+/* Collapses the rows of sizes of every histogram into one. */
+void snapshot_total(struct snapshot *s);
+
+#endif

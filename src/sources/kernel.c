@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "sources/kernel.h"
+
+#include <bpf/btf.h>
+#include <errno.h>
+#include <linux/capability.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "core/device.h"
+#include "core/util.h"
+
+static void btf_freep(struct btf **btf)
+{
+	btf__free(*btf);
+}
+
+/* The value of an enumerator of any enum, named or not; @fallback for kernels that had a macro. */
+static unsigned int enumerator(const struct btf *btf, const char *name, unsigned int fallback)
+{
+	for (__u32 id = 1; id < btf__type_cnt(btf); id++) {
+		const struct btf_type *t = btf__type_by_id(btf, id);
+
+		if (!btf_is_enum(t))
+			continue;
+		for (__u16 i = 0; i < btf_vlen(t); i++)
+			if (!strcmp(btf__str_by_offset(btf, btf_enum(t)[i].name_off), name))
+				return (unsigned int)btf_enum(t)[i].val;
+	}
+	return fallback;
+}
+
+static bool has_member(const struct btf *btf, const char *name, const char *member)
+{
+	int id = btf__find_by_name_kind(btf, name, BTF_KIND_STRUCT);
+	const struct btf_type *t = id > 0 ? btf__type_by_id(btf, (__u32)id) : NULL;
+
+	for (__u16 i = 0; t && i < btf_vlen(t); i++)
+		if (!strcmp(btf__str_by_offset(btf, btf_members(t)[i].name_off), member))
+			return true;
+	return false;
+}
+
+/* The number of arguments of a tracepoint; -1 if there is none of that name. */
+static int tracepoint_args(const struct btf *btf, const char *tracepoint)
+{
+	cleanup_free char *name = xasprintf("btf_trace_%s", tracepoint);
+	int id = btf__find_by_name_kind(btf, name, BTF_KIND_TYPEDEF);
+	const struct btf_type *t = id > 0 ? btf__type_by_id(btf, (__u32)id) : NULL;
+
+	t = t ? btf__type_by_id(btf, t->type) : NULL;		   /* a pointer ... */
+	t = t && btf_is_ptr(t) ? btf__type_by_id(btf, t->type) : NULL; /* ... to a function */
+	return t && btf_is_func_proto(t) ? btf_vlen(t) - 1 : -1;   /* less the private pointer */
+}
+
+static bool lockdown_confidentiality(const struct live_paths *paths)
+{
+	cleanup_free char *path = xasprintf("%s/sys/kernel/security/lockdown", paths->root);
+	char text[128];
+	struct error *err = sysfs_read(path, text, sizeof(text));
+
+	if (err) {
+		error_free(err);
+		return false;
+	}
+	return strstr(text, "[confidentiality]");
+}
+
+static bool has_capabilities(void)
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct data[2] = {};
+
+	if (syscall(SYS_capget, &header, data))
+		return false;
+	if (data[0].effective & CAP_TO_MASK(CAP_SYS_ADMIN))
+		return true;
+	return data[1].effective & CAP_TO_MASK(CAP_BPF) &&
+	       data[1].effective & CAP_TO_MASK(CAP_PERFMON);
+}
+
+struct error *kernel_explain_refusal(const struct live_paths *paths, int errnum)
+{
+	if (lockdown_confidentiality(paths))
+		return error_new("the kernel is locked down for confidentiality, so BPF programs may not "
+				 "read it; boot with lockdown=integrity or without lockdown");
+	if ((errnum == EPERM || errnum == EACCES) && !has_capabilities())
+		return error_new("the capabilities CAP_BPF and CAP_PERFMON are missing; run blkhist as "
+				 "root");
+	return NULL;
+}
+
+struct error *kernel_facts_read(const struct live_paths *paths, struct kernel_facts *ret)
+{
+	cleanup_free char *path = xasprintf("%s/sys/kernel/btf/vmlinux", paths->root);
+	cleanup(btf_freep) struct btf *btf = NULL;
+	struct kernel_facts facts = {};
+	static const struct {
+		const char *name;
+		int args;
+	} points[] = { { "block_rq_issue", 1 }, { "block_rq_complete", 3 }, { "block_rq_requeue", 1 } };
+	static const struct {
+		const char *type, *member;
+	} fields[] = { { "block_device", "bd_device" }, { "request", "mq_hctx" }, { "request_queue", "disk" } };
+
+	try(kernel_explain_refusal(paths, EPERM));
+	if (access(path, R_OK))
+		return error_errno(errno, "cannot read the kernel's type information in %s; it needs "
+					  "CONFIG_DEBUG_INFO_BTF", path);
+	btf = btf__parse_raw(path);
+	if (!btf)
+		return error_errno(errno, "cannot parse the kernel's type information in %s", path);
+	for (size_t i = 0; i < ARRAY_SIZE(points); i++) {
+		int args = tracepoint_args(btf, points[i].name);
+
+		if (args != points[i].args)
+			return error_new("this kernel is not supported: its tracepoint %s %s; blkhist "
+					 "needs Linux 5.16 or newer", points[i].name,
+					 args < 0 ? "is missing" : "has other arguments");
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
+		if (!has_member(btf, fields[i].type, fields[i].member))
+			return error_new("this kernel is not supported: its struct %s has no %s; blkhist "
+					 "needs Linux 5.16 or newer", fields[i].type, fields[i].member);
+
+	/* Macros before 6.11 and 6.12: 20 and 4, in include/linux/blkdev.h and blk-mq.h. */
+	facts.queue_flag_stats_bit = enumerator(btf, "QUEUE_FLAG_STATS", 20);
+	facts.rqf_flush_seq_bit = enumerator(btf, "__RQF_FLUSH_SEQ", 4);
+	/* 05b24ff9b2cf (6.2), which made this function global, began to skip nested runs. */
+	facts.skips_nested = btf__find_by_name_kind(btf, "bpf_prog_inc_misses_counter", BTF_KIND_FUNC) > 0;
+	/* 06b23f92af87 (6.9) */
+	facts.cached_clock = has_member(btf, "blk_plug", "cur_ktime");
+	*ret = facts;
+	return NULL;
+}

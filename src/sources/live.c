@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Opening a collector, and keeping it ready for devices to come. */
+#include "sources/live.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "core/util.h"
+#include "sources/inner.h"
+#include "sources/kernel.h"
+#include "sources/live_internal.h"
+
+void live_close(struct live *live)
+{
+	if (!live)
+		return;
+	if (live->parts)
+		munmap(live->parts, live->meta.max_partitions * sizeof(struct part));
+	if (live->hints)
+		munmap(live->hints, sizeof(struct hints));
+	for (enum pin_map map = 0; map < MAP_NR; map++)
+		closep(&live->maps[map]);
+	closep(&live->lock);
+	free(live);
+}
+
+void live_closep(struct live **live)
+{
+	live_close(*live);
+}
+
+const struct meta *live_meta(const struct live *live)
+{
+	return &live->meta;
+}
+
+static struct error *open_map(struct live *live, enum pin_map map)
+{
+	cleanup_free char *path = pins_path(&live->paths, "%s/maps/%s", live->dir, pin_map_names[map]);
+	int fd = bpf_obj_get(path);
+
+	if (fd < 0) {
+		int errnum = errno;
+
+		try(kernel_explain_refusal(&live->paths, errnum));
+		if (errnum == ENOENT)
+			return error_new("the collector's directory is damaged: %s is missing; run: "
+					 "blkhist stop", path);
+		return error_errno(errnum, "cannot open %s", path);
+	}
+	live->maps[map] = fd;
+	return NULL;
+}
+
+static struct error *read_meta(struct live *live)
+{
+	struct bpf_map_info info = {};
+	__u32 len = sizeof(info), zero = 0;
+	struct meta *meta = &live->meta;
+	struct {
+		__u64 magic;
+		__u32 abi_version;
+	} start;
+	cleanup_free char *value = NULL;
+
+	try(open_map(live, MAP_META));
+	if (bpf_obj_get_info_by_fd(live->maps[MAP_META], &info, &len))
+		return error_errno(errno, "cannot ask for the properties of the collector's settings");
+	if (info.value_size < sizeof(start) || info.value_size > 1u << 20)
+		return error_new("the collector's settings are damaged; run: blkhist stop");
+	value = xcalloc(1, info.value_size);
+	if (bpf_map_lookup_elem(live->maps[MAP_META], &zero, value))
+		return error_errno(errno, "cannot read the collector's settings");
+	memcpy(&start, value, sizeof(start));
+	if (start.magic != BLKHIST_ABI_MAGIC)
+		return error_new("the collector's settings are damaged; run: blkhist stop");
+	if (start.abi_version != BLKHIST_ABI_VERSION)
+		return error_new("the running collector has format %u, this blkhist knows format %u; use the "
+				 "blkhist that started it, or run: blkhist stop", start.abi_version,
+				 BLKHIST_ABI_VERSION);
+	if (info.value_size != sizeof(*meta))
+		return error_new("the collector's settings are damaged; run: blkhist stop");
+	memcpy(meta, value, sizeof(*meta));
+	if (meta->max_partitions > 1u << 16 || meta->hist_blocks > 1u << 16 ||
+	    meta->regions > 1u << REGION_INDEX_BITS || meta->stripes > STRIPES_MAX ||
+	    meta->stamp >= STAMP_NR || meta->stamp_used >= STAMP_NR)
+		return error_new("the collector's settings are damaged; run: blkhist stop");
+	for (int i = 0; i < LADDER_KINDS; i++)
+		if (meta->ladders[i].n > SEEK_BOUNDS_MAX)
+			return error_new("the collector's settings are damaged; run: blkhist stop");
+	return NULL;
+}
+
+static struct error *map_table(struct live *live, enum pin_map map, size_t size, void *ret)
+{
+	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, live->maps[map], 0);
+
+	if (p == MAP_FAILED)
+		return error_errno(errno, "cannot map the collector's table %s", pin_map_names[map]);
+	memcpy(ret, &p, sizeof(p));
+	return NULL;
+}
+
+struct error *live_open_dir(const struct live_paths *paths, const char *dir, struct live **ret)
+{
+	cleanup(live_closep) struct live *live = xcalloc(1, sizeof(*live));
+
+	live->paths = *paths;
+	live->dir = dir;
+	live->lock = -1;
+	for (enum pin_map map = 0; map < MAP_NR; map++)
+		live->maps[map] = -1;
+	try(read_meta(live));
+	for (enum pin_map map = 0; map < MAP_NR; map++)
+		if (map != MAP_META)
+			try(open_map(live, map));
+	try(map_table(live, MAP_PARTS, live->meta.max_partitions * sizeof(struct part), &live->parts));
+	try(map_table(live, MAP_HINTS, sizeof(struct hints), &live->hints));
+	*ret = take(live);
+	return NULL;
+}
+
+void meta_ladders(const struct meta *meta, struct ladder ret[LADDER_KINDS])
+{
+	for (int i = 0; i < LADDER_KINDS; i++) {
+		ret[i] = (struct ladder){ .dim = (enum dimension)i, .n = (unsigned int)meta->ladders[i].n };
+		memcpy(ret[i].bound, meta->ladders[i].bound, ret[i].n * sizeof(ret[i].bound[0]));
+	}
+}
+
+/* Indices that have a map but no partition are ready; keep as many as wanted, if there is room. */
+static struct error *top_up(struct live *live, const struct slots *slots)
+{
+	cleanup_free bool *used = xcalloc(live->meta.max_partitions, sizeof(*used));
+	struct ladder ladders[LADDER_KINDS];
+	unsigned int spare = 0;
+
+	meta_ladders(&live->meta, ladders);
+	for (unsigned int i = 0; i < slots->n; i++)
+		used[slots->slot[i].index] = true;
+	for (int pass = 0; pass < 2; pass++) {
+		for (__u32 i = 1; i < live->meta.max_partitions; i++) {
+			cleanup_close int fd = -1;
+
+			if (used[i])
+				continue;
+			try(slot_open(live, MAP_HISTS, i, &fd));
+			if (pass == 0) {
+				spare += fd >= 0;
+				continue;
+			}
+			if (fd >= 0)
+				continue;
+			if (spare >= live->meta.spare_partitions)
+				return NULL;
+			try(slot_create(live, ladders, &fd));
+			try(slot_set(live, MAP_HISTS, i, fd));
+			if (bpf_map_update_elem(live->maps[MAP_PART_POOL], NULL, &i, BPF_ANY))
+				return error_errno(errno, "cannot add to the pool of counters");
+			spare++;
+		}
+	}
+	return NULL;
+}
+
+static bool part_exists(const struct part *part, const struct device_list *devices)
+{
+	const struct device *d = device_by_id(devices, part->key.sysfs_id);
+
+	return d && d->diskseq == part->key.diskseq;
+}
+
+static bool disk_exists(const struct part *part, const struct device_list *devices)
+{
+	const struct device *d = device_by_id(devices, part->disk_sysfs_id);
+
+	return d && d->diskseq == part->key.diskseq;
+}
+
+/*
+ * Gives back the counters of partitions whose disk is gone. No program can count there any more; the
+ * index may be used again only when none holds it from before: clearing an outer map's entry waits.
+ */
+static struct error *reclaim_parts(struct live *live, struct slots *slots,
+				   const struct device_list *devices)
+{
+	unsigned int kept = 0;
+
+	for (unsigned int i = 0; i < slots->n; i++) {
+		unsigned int index = slots->slot[i].index;
+		struct part *part = &slots->slot[i].part;
+
+		if (disk_exists(part, devices)) {
+			slots->slot[kept++] = slots->slot[i];
+			continue;
+		}
+		if (bpf_map_delete_elem(live->maps[MAP_PART_IDS], &part->key) && errno != ENOENT)
+			return error_errno(errno, "cannot give back counters of a device that is gone");
+		live->parts[index] = (struct part){};
+		for (unsigned int h = 0; h < PART_HINTS; h++)
+			if (live->hints->part[h] == index)
+				live->hints->part[h] = 0;
+		try(slot_clear(live, MAP_BASELINES, index));
+		try(slot_clear(live, MAP_HISTS, index));
+	}
+	slots->n = kept;
+	return NULL;
+}
+
+/* Gives partitions that appeared on a disk with ladders of its own those ladders. */
+static struct error *align_ladders(struct live *live, const struct slots *slots,
+				   const struct device_list *devices)
+{
+	for (unsigned int i = 0; i < slots->n; i++) {
+		const struct part *disk = &slots->slot[i].part;
+		cleanup(image_deinit) struct image of_disk = {};
+		struct ladder ladders[LADDER_KINDS];
+
+		if (disk->key.sysfs_id != disk->disk_sysfs_id || !part_exists(disk, devices))
+			continue;
+		try(slot_image(live, MAP_HISTS, slots->slot[i].index, &of_disk));
+		if (!of_disk.n_blocks)
+			continue;
+		for (int k = 0; k < LADDER_KINDS; k++)
+			ladders[k] = image_ladder(&of_disk, (enum dimension)k);
+		for (unsigned int j = 0; j < slots->n; j++) {
+			cleanup(image_deinit) struct image of_part = {};
+
+			if (slots->slot[j].part.disk_sysfs_id != disk->key.sysfs_id ||
+			    slots->slot[j].part.key.diskseq != disk->key.diskseq || i == j)
+				continue;
+			try(slot_image(live, MAP_HISTS, slots->slot[j].index, &of_part));
+			if (of_part.n_blocks && !image_same_ladders(&of_disk, &of_part))
+				try(slot_replace(live, slots->slot[j].index, ladders));
+		}
+	}
+	return NULL;
+}
+
+struct error *live_prepare(struct live *live, const struct device_list *devices)
+{
+	cleanup(slots_deinit) struct slots slots = {};
+
+	try(slots_recover(live));
+	try(slots_read(live, &slots));
+	/* Keep the totals of devices that are gone while there is room. */
+	if (slots.n + live->meta.spare_partitions >= live->meta.max_partitions / 2)
+		try(reclaim_parts(live, &slots, devices));
+	try(align_ladders(live, &slots, devices));
+	try(top_up(live, &slots));
+	return slots_unpin_stale(live);
+}
+
+struct error *live_open(const struct live_paths *paths, const struct device_list *devices,
+			struct live **ret)
+{
+	cleanup(live_closep) struct live *live = NULL;
+	cleanup_close int lock = -1;
+
+	try(kernel_explain_refusal(paths, EPERM));
+	try(pins_lock(paths, &lock));
+	if (!pins_exist(paths))
+		return error_new("the collector is not running; start it with: blkhist start");
+	try(live_open_dir(paths, "blkhist", &live));
+	live->lock = take_fd(lock);
+	try(live_prepare(live, devices));
+	*ret = take(live);
+	return NULL;
+}

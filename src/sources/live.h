@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The live source: the collector in the running kernel. Nothing of it stays resident; every call
+ * works on what is pinned, and leaves it whole if the process is killed at any point.
+ */
+#ifndef BLKHIST_SOURCES_LIVE_H
+#define BLKHIST_SOURCES_LIVE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "abi/abi.h"
+#include "core/device.h"
+#include "core/ladder.h"
+#include "core/snapshot.h"
+#include "sources/pins.h"
+
+#define LADDER_KINDS 3 /* by enum dimension */
+
+struct live_settings {
+	struct ladder ladders[LADDER_KINDS];
+	const char *texts[LADDER_KINDS]; /* as given */
+	unsigned int kinds;
+	enum stamp_mode stamp;
+};
+
+extern const char *const stamp_mode_names[STAMP_NR];
+extern const char *const ladder_names[LADDER_KINDS]; /* "time", "size", "seek" */
+
+/*
+ * Starts collecting. If a collector is running with the same settings, nothing happens and
+ * *already is true; with other settings it is an error that says what differs.
+ */
+struct error *live_start(const struct live_paths *paths, const struct live_settings *settings,
+			 bool *already) must_check;
+
+/* Stops collecting and removes everything; *was_running says whether there was anything. */
+struct error *live_stop(const struct live_paths *paths, bool *was_running) must_check;
+
+/*
+ * A running collector. Opening it takes the lock and keeps it until it is closed, and makes up for
+ * what has happened since the last time: what a killed process left undone, spare counters that
+ * devices have used up, partitions that need their disk's ladders.
+ */
+struct live;
+struct error *live_open(const struct live_paths *paths, const struct device_list *devices,
+			struct live **ret) must_check;
+void live_close(struct live *live); /* NULL-safe */
+void live_closep(struct live **live);
+
+const struct meta *live_meta(const struct live *live);
+
+/* Which histograms are meant. */
+struct live_selection {
+	const struct device *const *devices; /* disks mean their partitions too; n_devices 0: all */
+	unsigned int n_devices;
+	unsigned int kinds, ops; /* masks; seek does not have an operation, and is taken with any */
+};
+
+/*
+ * Reads the selected histograms as a person sees them, less what was reset, with all losses. Those
+ * that have counted nothing, and those of devices that are not in @devices any more, are left out.
+ */
+struct error *live_read(struct live *live, const struct device_list *devices,
+			const struct live_selection *selection, struct snapshot *ret) must_check;
+
+/* Resets the selected histograms; @ret, if not NULL, gets exactly what was reset. */
+struct error *live_reset(struct live *live, const struct device_list *devices,
+			 const struct live_selection *selection, struct snapshot *ret) must_check;
+
+/* The ladders of a disk (or its partition); NULL: those that devices get by default. */
+struct error *live_ladders(struct live *live, const struct device *device,
+			   struct ladder ret[LADDER_KINDS]) must_check;
+
+/*
+ * Gives a disk and its partitions new ladders; @ladders[i] NULL leaves that one as it is. All their
+ * histograms begin anew, each in one step. Nothing happens to those that have these ladders.
+ */
+struct error *live_set_ladders(struct live *live, const struct device_list *devices,
+			       const struct device *device,
+			       const struct ladder *const ladders[LADDER_KINDS]) must_check;
+
+struct live_status {
+	const struct meta *meta;
+	uint64_t memory; /* bytes, as the kernel charges them for the maps */
+	unsigned int partitions, spare; /* in use, ready */
+	unsigned int regions;		/* in use */
+	struct {
+		const char *program, *tracepoint;
+		bool attached;
+		uint64_t runs, run_ns; /* 0 unless kernel.bpf_stats_enabled */
+	} points[PROG_NR];
+};
+struct error *live_status(struct live *live, struct live_status *ret) must_check;
+
+/* A comparison with /proc/diskstats. */
+struct verify_row {
+	struct device_name name;
+	enum blk_op op;
+	uint64_t ours;		     /* requests counted since the start */
+	uint64_t diskstats_lo, diskstats_hi; /* rise of diskstats; they differ if I/O ran at the start */
+	bool equal;
+};
+struct verify_result {
+	struct verify_row *rows;
+	unsigned int n;
+	bool equal; /* all of them */
+};
+struct error *live_verify(struct live *live, const struct device_list *devices,
+			  struct verify_result *ret) must_check;
+void verify_result_deinit(struct verify_result *v);
+
+#endif

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "sources/pins.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "core/util.h"
+
+const char *const pin_map_names[MAP_NR] = {
+	[MAP_META] = "meta",
+	[MAP_HISTS] = "hists",
+	[MAP_RETIRED] = "retired",
+	[MAP_BASELINES] = "baselines",
+	[MAP_PARTS] = "parts",
+	[MAP_PART_IDS] = "part_ids",
+	[MAP_HINTS] = "hints",
+	[MAP_PART_POOL] = "part_pool",
+	[MAP_REGION_IDS] = "region_ids",
+	[MAP_REGION_POOL] = "region_pool",
+	[MAP_HEADS] = "heads",
+	[MAP_SLOTS] = "slots",
+	[MAP_LOSSES] = "losses",
+	[MAP_DISKSTATS] = "diskstats",
+};
+
+const struct pin_prog_info pin_progs[PROG_NR] = {
+	[PROG_ISSUE] = { "block_rq_issue", "block_rq_issue" },
+	[PROG_COMPLETE] = { "block_rq_complete", "block_rq_complete" },
+	[PROG_COMPLETE_NESTED] = { "block_rq_complete_nested", "block_rq_complete" },
+	[PROG_REQUEUE] = { "block_rq_requeue", "block_rq_requeue" },
+};
+
+char *pins_path(const struct live_paths *paths, const char *fmt, ...)
+{
+	cleanup_free char *tail = NULL;
+	va_list ap;
+
+	va_start(ap, fmt);
+	tail = xvasprintf(fmt, ap);
+	va_end(ap);
+	return xasprintf("%s/%s", paths->bpffs, tail);
+}
+
+struct error *pins_mount(const struct live_paths *paths)
+{
+	struct statfs fs;
+
+	if (statfs(paths->bpffs, &fs))
+		return error_errno(errno,
+				   "cannot use %s (needed to keep the collector; is CONFIG_BPF_SYSCALL on?)",
+				   paths->bpffs);
+	if (fs.f_type == BPF_FS_MAGIC)
+		return NULL;
+	if (mount("bpf", paths->bpffs, "bpf", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=700"))
+		return error_errno(errno, "cannot mount the BPF file system on %s; as root, run: "
+					  "mount -t bpf bpf %s", paths->bpffs, paths->bpffs);
+	return NULL;
+}
+
+struct error *pins_lock(const struct live_paths *paths, int *ret)
+{
+	cleanup_close int fd = open(paths->bpffs, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd < 0)
+		return error_errno(errno, "cannot open %s; run blkhist as root", paths->bpffs);
+	while (flock(fd, LOCK_EX)) {
+		if (errno != EINTR)
+			return error_errno(errno, "cannot lock %s", paths->bpffs);
+	}
+	*ret = take_fd(fd);
+	return NULL;
+}
+
+bool pins_exist(const struct live_paths *paths)
+{
+	cleanup_free char *path = pins_path(paths, "blkhist");
+	struct stat st;
+
+	return !lstat(path, &st);
+}
+
+static struct error *remove_dir(const char *path, int depth)
+{
+	cleanup_closedir DIR *dir = opendir(path);
+	struct dirent *entry;
+
+	if (!dir && errno == ENOENT)
+		return NULL;
+	if (!dir)
+		return error_errno(errno, "cannot list %s", path);
+	while ((entry = readdir(dir))) {
+		cleanup_free char *child = xasprintf("%s/%s", path, entry->d_name);
+
+		if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
+			continue;
+		if (entry->d_type == DT_DIR && depth > 0)
+			try(remove_dir(child, depth - 1));
+		else if (unlink(child) && errno != ENOENT)
+			return error_errno(errno, "cannot remove %s", child);
+	}
+	if (rmdir(path))
+		return error_errno(errno, "cannot remove %s", path);
+	return NULL;
+}
+
+struct error *pins_remove(const struct live_paths *paths, const char *dir)
+{
+	cleanup_free char *links = pins_path(paths, "%s/links", dir);
+	cleanup_free char *path = pins_path(paths, "%s", dir);
+
+	/* Links first: from here on nothing is attached, whatever happens. */
+	try(remove_dir(links, 0));
+	return remove_dir(path, 1);
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The collector's place in bpffs, <bpffs>/blkhist:
+ *
+ *	maps/NAME	the maps of src/bpf/collector.bpf.c
+ *	inner/ID	the inner maps of hists, retired and baselines, by map id
+ *	progs/NAME	programs, for their statistics
+ *	links/NAME	what keeps them attached
+ *
+ * A collector is built up as "blkhist-new" and renamed when it is complete, and renamed to
+ * "blkhist-old" before it is taken down: whoever finds "blkhist" finds all of it. What a killed
+ * process left of the other two is removed by the next start or stop. Changes are made under one
+ * lock, on the directory of bpffs itself.
+ */
+#ifndef BLKHIST_SOURCES_PINS_H
+#define BLKHIST_SOURCES_PINS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/error.h"
+
+/* Where things are; "" and "/sys/fs/bpf" on the running system. */
+struct live_paths {
+	const char *root;  /* put before /sys and /proc */
+	const char *bpffs; /* mount point */
+};
+
+enum pin_map {
+	MAP_META,
+	MAP_HISTS,
+	MAP_RETIRED,
+	MAP_BASELINES,
+	MAP_PARTS,
+	MAP_PART_IDS,
+	MAP_HINTS,
+	MAP_PART_POOL,
+	MAP_REGION_IDS,
+	MAP_REGION_POOL,
+	MAP_HEADS,
+	MAP_SLOTS,
+	MAP_LOSSES,
+	MAP_DISKSTATS,
+	MAP_NR
+};
+extern const char *const pin_map_names[MAP_NR];
+
+enum pin_prog { PROG_ISSUE, PROG_COMPLETE, PROG_COMPLETE_NESTED, PROG_REQUEUE, PROG_NR };
+extern const struct pin_prog_info {
+	const char *name;
+	const char *tracepoint;
+} pin_progs[PROG_NR];
+
+/* The path of something below the collector's directory; the caller frees it. */
+char *pins_path(const struct live_paths *paths, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+
+/* Mounts bpffs where it is not mounted yet. */
+struct error *pins_mount(const struct live_paths *paths) must_check;
+
+/* Takes the lock, waiting for it; closing @ret gives it back. */
+struct error *pins_lock(const struct live_paths *paths, int *ret) must_check;
+
+/* Whether a complete collector is there. */
+bool pins_exist(const struct live_paths *paths);
+
+/* Removes a directory of this file's shape and all that is in it; fine if it is not there. */
+struct error *pins_remove(const struct live_paths *paths, const char *dir) must_check;
+
+#endif

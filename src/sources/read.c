@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Reading and resetting: images of the counters, less their baselines, as histograms. */
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/util.h"
+#include "sources/inner.h"
+#include "sources/live_internal.h"
+
+static int64_t realtime_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* The losses in the order and with the names of every output. */
+static const struct {
+	const char *name, *help;
+} part_losses[PART_LOSS_NR] = {
+	[LOSS_NO_START] = { "no_start", "no usable start stamp (queue/iostats is 0): service time only" },
+	[LOSS_EARLY] = { "early", "issued before the start of the collector: request time only" },
+	[LOSS_NO_ISSUE] = { "no_issue", "no issue stamp: request time only" },
+	[LOSS_NEGATIVE] = { "negative", "issue stamp out of order: request time only" },
+	[LOSS_UNISSUED] = { "unissued", "never went to the device (empty flushes): request time only" },
+	[LOSS_PARTIAL] = { "partial", "partial completions; they end nothing, nothing is lost" },
+	[LOSS_REQUEUE] = { "requeued", "requeues; service time counts from the last issue" },
+}, global_losses[GLOBAL_LOSS_NR] = {
+	[LOSS_PASSTHROUGH] = { "passthrough", "driver commands, in no histogram" },
+	[LOSS_NO_PART] = { "no_counters", "completions on devices without counters: not counted" },
+	[LOSS_NO_SLOT] = { "no_slot", "issues without a request slot: counted as no_issue later" },
+	[LOSS_RECOVERED] = { "recovered", "nested runs made good by the second program; nothing is lost" },
+};
+
+/*
+ * Runs that the kernel skipped, as the program would have interrupted itself. Those of completions
+ * that the second program has made good are no loss.
+ */
+static struct error *nested_runs(struct live *live, uint64_t *ret)
+{
+	*ret = 0;
+	for (enum pin_prog prog = 0; prog < PROG_NR; prog++) {
+		cleanup_free char *path =
+			pins_path(&live->paths, "%s/progs/%s", live->dir, pin_progs[prog].name);
+		cleanup_close int fd = bpf_obj_get(path);
+		struct bpf_prog_info info = {};
+		__u32 len = sizeof(info);
+
+		/* A skipped run of the second program matters only if the first was skipped too. */
+		if (prog == PROG_COMPLETE_NESTED)
+			continue;
+		if (fd < 0 || bpf_obj_get_info_by_fd(fd, &info, &len))
+			return error_errno(errno, "cannot read the statistics of %s", path);
+		*ret += info.recursion_misses;
+	}
+	return NULL;
+}
+
+static struct error *add_losses(struct live *live, const struct slots *slots, uint64_t other_ladder,
+				struct snapshot *snap)
+{
+	uint64_t part[PART_LOSS_NR] = {}, global[GLOBAL_LOSS_NR], nested;
+
+	for (unsigned int i = 0; i < slots->n; i++) {
+		cleanup(image_deinit) struct image im = {};
+
+		try(slot_image(live, MAP_HISTS, slots->slot[i].index, &im));
+		for (unsigned int c = 0; im.n_blocks && c < PART_LOSS_NR; c++)
+			for (enum blk_op op = 0; op < OP_NR; op++)
+				part[c] += image_losses(&im)[c * OP_NR + op] +
+					   image_header(&im)[HDR_CARRY_LOSSES + c * OP_NR + op];
+	}
+	for (__u32 c = 0; c < GLOBAL_LOSS_NR; c++)
+		if (bpf_map_lookup_elem(live->maps[MAP_LOSSES], &c, &global[c]))
+			return error_errno(errno, "cannot read the losses");
+	try(nested_runs(live, &nested));
+	nested = nested > global[LOSS_RECOVERED] ? nested - global[LOSS_RECOVERED] : 0;
+	snapshot_add_loss(snap, "nested", "runs that the kernel skipped: not counted", nested);
+	for (unsigned int c = 0; c < GLOBAL_LOSS_NR; c++)
+		snapshot_add_loss(snap, global_losses[c].name, global_losses[c].help, global[c]);
+	for (unsigned int c = 0; c < PART_LOSS_NR; c++)
+		snapshot_add_loss(snap, part_losses[c].name, part_losses[c].help, part[c]);
+	snapshot_add_loss(snap, "other_ladder",
+			  "requests of partitions that do not have their disk's ladders yet: in the "
+			  "partition, not in the disk", other_ladder);
+	return NULL;
+}
+
+/* --- images of what a person names --- */
+
+/* Counters as a device shows them: of a partition its own, of a disk the sum of all its partitions'. */
+struct view {
+	unsigned int index; /* where its baseline is; 0: a disk without I/O of its own */
+	struct image raw, baseline;
+	uint64_t other_ladder;
+};
+
+static void view_deinit(struct view *v)
+{
+	image_deinit(&v->raw);
+	image_deinit(&v->baseline);
+}
+
+static struct error *view_read(struct live *live, const struct slots *slots, const struct device *device,
+			       struct view *view)
+{
+	bool whole = device->sysfs_id == device->disk_sysfs_id;
+
+	/* The device's own counters come first: their ladders and epoch are the disk's. */
+	for (unsigned int i = 0; i < slots->n; i++) {
+		const struct part_key *key = &slots->slot[i].part.key;
+
+		if (key->sysfs_id != device->sysfs_id || key->diskseq != device->diskseq)
+			continue;
+		view->index = slots->slot[i].index;
+		try(slot_image(live, MAP_HISTS, view->index, &view->raw));
+		try(slot_image(live, MAP_BASELINES, view->index, &view->baseline));
+	}
+	for (unsigned int i = 0; whole && i < slots->n; i++) {
+		const struct part *part = &slots->slot[i].part;
+		cleanup(image_deinit) struct image im = {};
+
+		if (part->disk_sysfs_id != device->sysfs_id || part->key.diskseq != device->diskseq ||
+		    part->key.sysfs_id == device->sysfs_id)
+			continue;
+		try(slot_image(live, MAP_HISTS, slots->slot[i].index, &im));
+		if (!im.n_blocks)
+			continue;
+		if (!view->raw.n_blocks) {
+			view->raw = im;
+			im = (struct image){};
+		} else if (image_same_ladders(&view->raw, &im)) {
+			image_add(&view->raw, &im);
+		} else {
+			for (enum blk_op op = 0; op < OP_NR; op++)
+				view->other_ladder += image_requests(&im, op);
+		}
+	}
+	/* A baseline of an earlier generation is void. */
+	if (view->baseline.n_blocks &&
+	    (!view->raw.n_blocks || view->baseline.n_blocks != view->raw.n_blocks ||
+	     image_header(&view->baseline)[HDR_EPOCH] != image_header(&view->raw)[HDR_EPOCH]))
+		image_deinit(&view->baseline);
+	return NULL;
+}
+
+/* One histogram of a view, less its baseline. Nothing is added to @snap if it is empty. */
+static void view_hist(const struct view *view, const struct device *device, enum hist_kind kind,
+		      enum blk_op op, struct snapshot *snap)
+{
+	struct ladder ladder = image_ladder(&view->raw, kind == KIND_SEEK ? DIM_SECTORS : DIM_TIME);
+	struct ladder sizes = image_ladder(&view->raw, DIM_SIZE);
+	uint64_t since = image_header(&view->raw)[HDR_SINCE], reset;
+	struct hist *h = snapshot_add(snap);
+
+	h->name = device->name;
+	h->kind = kind;
+	h->op = op;
+	hist_init(h, snapshot_ladder(snap, &ladder),
+		  kind == KIND_SEEK || op == OP_FLUSH ? NULL : snapshot_ladder(snap, &sizes));
+	for (unsigned int row = 0; row < h->n_rows; row++) {
+		const struct hist_row *raw = image_row(&view->raw, kind, op, row);
+		const struct hist_row *base =
+			view->baseline.n_blocks ? image_row(&view->baseline, kind, op, row) : NULL;
+
+		for (unsigned int col = 0; col < h->n_cols; col++)
+			hist_row(h, row)[col] = raw->cell[col] - (base ? base->cell[col] : 0);
+		h->sums[row] = (int64_t)(raw->cell[ROW_SUM] - (base ? base->cell[ROW_SUM] : 0));
+	}
+	reset = view->baseline.n_blocks ? *image_since(&view->baseline, kind, op) : 0;
+	h->since_ns = (int64_t)(reset ? reset : since);
+	if (!hist_count(h)) {
+		hist_deinit(h);
+		snap->n_hists--;
+	}
+}
+
+static bool selected(const struct live_selection *sel, const struct device *device)
+{
+	for (unsigned int i = 0; i < sel->n_devices; i++)
+		if (sel->devices[i]->sysfs_id == device->sysfs_id ||
+		    sel->devices[i]->sysfs_id == device->disk_sysfs_id)
+			return true;
+	return !sel->n_devices;
+}
+
+/* Calls @stmt for every selected kind and operation; seek has no operation. */
+#define FOR_EACH_HIST(sel, kind, op)                                      \
+	for (enum hist_kind kind = 0; kind < KIND_NR; kind++)             \
+		for (enum blk_op op = 0; op < (kind == KIND_SEEK ? 1 : OP_NR); op++) \
+			if ((sel)->kinds & 1u << kind && (kind == KIND_SEEK || (sel)->ops & 1u << op))
+
+struct error *live_read(struct live *live, const struct device_list *devices,
+			const struct live_selection *sel, struct snapshot *ret)
+{
+	cleanup(snapshot_deinit) struct snapshot snap = {
+		.source = "live",
+		.since_ns = (int64_t)live->meta.since_realtime_ns,
+		.time_ns = realtime_ns(),
+	};
+	cleanup(slots_deinit) struct slots slots = {};
+	uint64_t other_ladder = 0;
+
+	try(slots_read(live, &slots));
+	for (unsigned int i = 0; i < devices->n; i++) {
+		const struct device *device = &devices->devices[i];
+		cleanup(view_deinit) struct view view = {};
+
+		if (!selected(sel, device))
+			continue;
+		try(view_read(live, &slots, device, &view));
+		other_ladder += view.other_ladder;
+		if (view.raw.n_blocks)
+			FOR_EACH_HIST(sel, kind, op)
+				view_hist(&view, device, kind, op, &snap);
+	}
+	try(add_losses(live, &slots, other_ladder, &snap));
+	snapshot_sort(&snap);
+	*ret = snap;
+	snap = (struct snapshot){};
+	return NULL;
+}
+
+/* Stores what @view shows as the baseline of the selected histograms, in one step. */
+static struct error *store_baseline(struct live *live, unsigned int index, const struct view *view,
+				    const struct live_selection *sel, int64_t now_ns)
+{
+	cleanup(image_deinit) struct image base = {};
+	cleanup_close int fd = -1;
+
+	if (view->baseline.n_blocks) {
+		image_copy(&base, &view->baseline);
+	} else {
+		image_copy(&base, &view->raw);
+		memset(&base.blocks[BLOCK_SHARED], 0, (base.n_blocks - BLOCK_SHARED) * sizeof(*base.blocks));
+	}
+	FOR_EACH_HIST(sel, kind, op)
+	{
+		image_set_hist(&base, &view->raw, kind, op);
+		*image_since(&base, kind, op) = (uint64_t)now_ns;
+	}
+	try(inner_create(base.n_blocks, true, &fd));
+	for (unsigned int i = 0; i < base.n_blocks; i++)
+		try(inner_write(fd, i, &base.blocks[i]));
+	return slot_set(live, MAP_BASELINES, index, fd);
+}
+
+struct error *live_reset(struct live *live, const struct device_list *devices,
+			 const struct live_selection *sel, struct snapshot *ret)
+{
+	cleanup(snapshot_deinit) struct snapshot snap = {
+		.source = "live",
+		.since_ns = (int64_t)live->meta.since_realtime_ns,
+		.time_ns = realtime_ns(),
+	};
+	cleanup(slots_deinit) struct slots slots = {};
+
+	try(slots_read(live, &slots));
+	for (unsigned int i = 0; i < devices->n; i++) {
+		const struct device *device = &devices->devices[i];
+		const struct device *disk = device_by_id(devices, device->disk_sysfs_id);
+		cleanup(view_deinit) struct view view = {};
+
+		if (!selected(sel, device) || !disk)
+			continue;
+		try(view_read(live, &slots, device, &view));
+		if (!view.raw.n_blocks)
+			continue;
+		if (!view.index) {
+			/* A disk whose partitions alone have I/O needs a place for its baseline. */
+			try(slot_for_device(live, device, disk, &view.index));
+			view_deinit(&view);
+			slots_deinit(&slots);
+			try(slots_read(live, &slots));
+			view = (struct view){};
+			try(view_read(live, &slots, device, &view));
+		}
+		try(store_baseline(live, view.index, &view, sel, snap.time_ns));
+		FOR_EACH_HIST(sel, kind, op)
+			view_hist(&view, device, kind, op, &snap);
+	}
+	if (!ret)
+		return NULL;
+	try(add_losses(live, &slots, 0, &snap));
+	snapshot_sort(&snap);
+	*ret = snap;
+	snap = (struct snapshot){};
+	return NULL;
+}

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The counters of single block devices: inner maps, how they are replaced, and their pins. */
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/util.h"
+#include "sources/inner.h"
+#include "sources/live_internal.h"
+
+static char *inner_path(struct live *live, uint32_t id)
+{
+	return pins_path(&live->paths, "%s/inner/%u", live->dir, id);
+}
+
+/* The id of the inner map at @index, 0 if there is none. */
+static struct error *outer_get(struct live *live, enum pin_map outer, unsigned int index, uint32_t *ret)
+{
+	__u32 key = index, id = 0;
+
+	if (bpf_map_lookup_elem(live->maps[outer], &key, &id) && errno != ENOENT)
+		return error_errno(errno, "cannot look into the map %s", pin_map_names[outer]);
+	*ret = id;
+	return NULL;
+}
+
+struct error *slot_open(struct live *live, enum pin_map outer, unsigned int index, int *ret)
+{
+	/* A map that is replaced meanwhile loses its pin: look again. */
+	for (int i = 0; i < 100; i++) {
+		cleanup_free char *path = NULL;
+		uint32_t id;
+		int fd;
+
+		try(outer_get(live, outer, index, &id));
+		if (!id) {
+			*ret = -1;
+			return NULL;
+		}
+		path = inner_path(live, id);
+		fd = bpf_obj_get(path);
+		if (fd >= 0) {
+			*ret = fd;
+			return NULL;
+		}
+		if (errno != ENOENT)
+			return error_errno(errno, "cannot open %s", path);
+	}
+	return error_new("the pinned histogram %u of %s is missing; the collector's directory is "
+			 "damaged; run: blkhist stop", index, pin_map_names[outer]);
+}
+
+struct error *slot_set(struct live *live, enum pin_map outer, unsigned int index, int fd)
+{
+	cleanup_free char *old_path = NULL, *path = NULL;
+	__u32 key = index, value = (__u32)fd;
+	uint32_t old, id;
+
+	try(outer_get(live, outer, index, &old));
+	try(inner_id(fd, &id));
+	path = inner_path(live, id);
+	if (bpf_obj_pin(fd, path) && errno != EEXIST)
+		return error_errno(errno, "cannot pin %s", path);
+	/* The kernel waits here until no program can still hold the old map. */
+	if (bpf_map_update_elem(live->maps[outer], &key, &value, BPF_ANY))
+		return error_errno(errno, "cannot set entry %u of the map %s", index, pin_map_names[outer]);
+	if (!old || old == id || outer == MAP_HISTS)
+		return NULL; /* what hists held is still in retired */
+	old_path = inner_path(live, old);
+	if (unlink(old_path) && errno != ENOENT)
+		return error_errno(errno, "cannot remove %s", old_path);
+	return NULL;
+}
+
+struct error *slot_clear(struct live *live, enum pin_map outer, unsigned int index)
+{
+	cleanup_free char *path = NULL;
+	__u32 key = index;
+	uint32_t id, current;
+
+	try(outer_get(live, outer, index, &id));
+	if (!id)
+		return NULL;
+	if (bpf_map_delete_elem(live->maps[outer], &key) && errno != ENOENT)
+		return error_errno(errno, "cannot clear entry %u of the map %s", index,
+				   pin_map_names[outer]);
+	/* A retirement that did not happen leaves the same map in both. */
+	try(outer_get(live, MAP_HISTS, index, &current));
+	if (current == id)
+		return NULL;
+	path = inner_path(live, id);
+	if (unlink(path) && errno != ENOENT)
+		return error_errno(errno, "cannot remove %s", path);
+	return NULL;
+}
+
+struct error *slot_image(struct live *live, enum pin_map outer, unsigned int index, struct image *ret)
+{
+	cleanup_free struct hist_block *blocks = NULL;
+	cleanup_close int fd = -1;
+	unsigned int n_blocks;
+
+	*ret = (struct image){};
+	try(slot_open(live, outer, index, &fd));
+	if (fd < 0)
+		return NULL;
+	try(inner_size(fd, &n_blocks));
+	blocks = xcalloc(n_blocks, sizeof(*blocks));
+	try(inner_read(fd, n_blocks, blocks));
+	return image_from_map(blocks, n_blocks, ret);
+}
+
+struct error *slot_for_device(struct live *live, const struct device *device,
+			      const struct device *disk, unsigned int *ret)
+{
+	struct part_key key = { .sysfs_id = device->sysfs_id, .diskseq = device->diskseq };
+	int known = live->maps[MAP_PART_IDS];
+	__u32 id;
+
+	if (!bpf_map_lookup_elem(known, &key, &id)) {
+		*ret = id;
+		return NULL;
+	}
+	if (bpf_map_lookup_and_delete_elem(live->maps[MAP_PART_POOL], NULL, &id))
+		return error_new("no counters are left for %s: all of %u partitions are in use (build option "
+				 "max_partitions)", device->name.disk, live->meta.max_partitions - 1);
+	live->parts[id] = (struct part){
+		.key = key,
+		.disk_sysfs_id = device->disk_sysfs_id,
+		.dev = device->name.major << 20 | device->name.minor,
+		.disk_dev = disk->name.major << 20 | disk->name.minor,
+	};
+	if (!bpf_map_update_elem(known, &key, &id, BPF_NOEXIST)) {
+		*ret = id;
+		return NULL;
+	}
+	/* The kernel was faster: the device has just had its first I/O. */
+	live->parts[id] = (struct part){};
+	if (bpf_map_update_elem(live->maps[MAP_PART_POOL], NULL, &id, BPF_ANY) ||
+	    bpf_map_lookup_elem(known, &key, &id))
+		return error_errno(errno, "cannot find the counters of %s", device->name.disk);
+	*ret = id;
+	return NULL;
+}
+
+struct error *slot_create(struct live *live, const struct ladder ladders[LADDER_KINDS], int *ret)
+{
+	cleanup_free struct hist_block *header = xcalloc(1, sizeof(*header));
+	struct timespec boot, real;
+	cleanup_close int fd = -1;
+
+	clock_gettime(CLOCK_BOOTTIME, &boot);
+	clock_gettime(CLOCK_REALTIME, &real);
+	try(inner_create(live->meta.hist_blocks, false, &fd));
+	image_format(header, ladders, live->meta.kinds, live->meta.hist_blocks, live->meta.stripes,
+		     (uint64_t)boot.tv_sec * 1000000000 + (uint64_t)boot.tv_nsec,
+		     real.tv_sec * 1000000000 + real.tv_nsec);
+	try(inner_write(fd, BLOCK_HEADER, header));
+	*ret = take_fd(fd);
+	return NULL;
+}
+
+/*
+ * Adds what a retired generation had counted to the header of the one that took its place. Done
+ * again after a kill, it changes nothing: the header says which generation it has.
+ */
+static struct error *carry(struct live *live, unsigned int index)
+{
+	cleanup(image_deinit) struct image old = {}, new = {};
+	cleanup_close int fd = -1;
+	__u64 *from, *to;
+
+	try(slot_image(live, MAP_RETIRED, index, &old));
+	try(slot_image(live, MAP_HISTS, index, &new));
+	if (!old.n_blocks)
+		return NULL;
+	if (new.n_blocks) {
+		from = image_header(&old);
+		to = image_header(&new);
+		if (from[HDR_EPOCH] != to[HDR_EPOCH] && to[HDR_CARRY_EPOCH] != from[HDR_EPOCH]) {
+			struct hist_block header;
+
+			to[HDR_CARRY_EPOCH] = from[HDR_EPOCH];
+			for (enum blk_op op = 0; op < OP_NR; op++)
+				to[HDR_CARRY_REQUESTS + op] += image_requests(&old, op);
+			for (int i = 0; i < PART_LOSS_NR * OP_NR; i++)
+				to[HDR_CARRY_LOSSES + i] += from[HDR_CARRY_LOSSES + i] +
+							    image_losses(&old)[i];
+			/* An image has one stripe; the map keeps its own number. */
+			try(slot_open(live, MAP_HISTS, index, &fd));
+			try(inner_read(fd, 1, &header));
+			memcpy(&header.row[ROW_HEADER].cell[HDR_CARRY_EPOCH], &to[HDR_CARRY_EPOCH],
+			       (ROW_CELLS - HDR_CARRY_EPOCH) * sizeof(to[0]));
+			try(inner_write(fd, BLOCK_HEADER, &header));
+		}
+	}
+	return slot_clear(live, MAP_RETIRED, index);
+}
+
+struct error *slot_replace(struct live *live, unsigned int index,
+			   const struct ladder ladders[LADDER_KINDS])
+{
+	cleanup_close int old = -1, new = -1;
+
+	try(slot_create(live, ladders, &new));
+	try(slot_open(live, MAP_HISTS, index, &old));
+	if (old >= 0)
+		try(slot_set(live, MAP_RETIRED, index, old));
+	try(slot_set(live, MAP_HISTS, index, new));
+	try(carry(live, index));
+	return slot_clear(live, MAP_BASELINES, index);
+}
+
+struct error *slots_recover(struct live *live)
+{
+	for (unsigned int i = 0; i < live->meta.max_partitions; i++)
+		try(carry(live, i));
+	return NULL;
+}
+
+static struct error *referenced(struct live *live, uint32_t id, bool *ret)
+{
+	static const enum pin_map outer[] = { MAP_HISTS, MAP_RETIRED, MAP_BASELINES };
+
+	*ret = false;
+	for (size_t i = 0; i < ARRAY_SIZE(outer) && !*ret; i++) {
+		for (unsigned int index = 0; index < live->meta.max_partitions && !*ret; index++) {
+			uint32_t at;
+
+			try(outer_get(live, outer[i], index, &at));
+			*ret = at == id;
+		}
+	}
+	return NULL;
+}
+
+struct error *slots_unpin_stale(struct live *live)
+{
+	cleanup_free char *path = pins_path(&live->paths, "%s/inner", live->dir);
+	cleanup_closedir DIR *dir = opendir(path);
+	struct dirent *entry;
+
+	if (!dir)
+		return error_errno(errno, "cannot list %s", path);
+	while ((entry = readdir(dir))) {
+		cleanup_free char *pin = xasprintf("%s/%s", path, entry->d_name);
+		bool used;
+		uint64_t id;
+		struct error *err;
+
+		if (entry->d_name[0] == '.')
+			continue;
+		err = parse_u64(entry->d_name, 1, UINT32_MAX, &id);
+		if (err)
+			return error_prefix(err, "%s is not of blkhist", pin);
+		try(referenced(live, (uint32_t)id, &used));
+		if (!used && unlink(pin) && errno != ENOENT)
+			return error_errno(errno, "cannot remove %s", pin);
+	}
+	return NULL;
+}
+
+struct error *slots_read(struct live *live, struct slots *ret)
+{
+	cleanup(slots_deinit) struct slots slots = {};
+	struct part_key key, *prev = NULL;
+
+	slots.slot = xcalloc(live->meta.max_partitions, sizeof(*slots.slot));
+	while (!bpf_map_get_next_key(live->maps[MAP_PART_IDS], prev, &key)) {
+		__u32 id;
+
+		prev = &key;
+		if (bpf_map_lookup_elem(live->maps[MAP_PART_IDS], &key, &id))
+			continue;
+		if (!id || id >= live->meta.max_partitions || slots.n >= live->meta.max_partitions)
+			return error_new("the pinned table of partitions is damaged; run: blkhist stop");
+		slots.slot[slots.n].index = id;
+		slots.slot[slots.n++].part = live->parts[id];
+	}
+	*ret = slots;
+	slots = (struct slots){};
+	return NULL;
+}
+
+void slots_deinit(struct slots *s)
+{
+	free(s->slot);
+	*s = (struct slots){};
+}

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Our counts beside the rise of /proc/diskstats, and the state of the collector.
+ *
+ * Neither side can be read in one moment with the other while I/O runs. So ours is read before and
+ * after: if diskstats lies between, both agree as far as can be known; when nothing completes
+ * meanwhile, the two readings are equal and the comparison is exact.
+ */
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/util.h"
+#include "sources/diskstats.h"
+#include "sources/inner.h"
+#include "sources/live_internal.h"
+
+/* Requests per device of a list, and operation. */
+struct counts {
+	uint64_t (*n)[OP_NR];
+};
+
+static void counts_deinit(struct counts *c)
+{
+	free(c->n);
+}
+
+static struct error *counts_read(struct live *live, const struct device_list *devices, struct counts *ret)
+{
+	cleanup(counts_deinit) struct counts counts = { xcalloc(devices->n, sizeof(*counts.n)) };
+	cleanup(slots_deinit) struct slots slots = {};
+
+	try(slots_read(live, &slots));
+	for (unsigned int i = 0; i < slots.n; i++) {
+		const struct part *part = &slots.slot[i].part;
+		cleanup(image_deinit) struct image im = {};
+
+		try(slot_image(live, MAP_HISTS, slots.slot[i].index, &im));
+		if (!im.n_blocks)
+			continue;
+		/* Whatever the diskseq: diskstats goes on when a loop device gets another file. */
+		for (unsigned int d = 0; d < devices->n; d++) {
+			const struct device *device = &devices->devices[d];
+
+			if (device->sysfs_id != part->key.sysfs_id && device->sysfs_id != part->disk_sysfs_id)
+				continue;
+			for (enum blk_op op = 0; op < OP_NR; op++)
+				counts.n[d][op] += image_requests(&im, op);
+		}
+	}
+	*ret = counts;
+	counts.n = NULL;
+	return NULL;
+}
+
+/* One reading of both sides. */
+struct sample {
+	struct counts before, after;
+	struct diskstats *stats;
+	unsigned int n_stats;
+};
+
+static void sample_deinit(struct sample *s)
+{
+	counts_deinit(&s->before);
+	counts_deinit(&s->after);
+	free(s->stats);
+	*s = (struct sample){};
+}
+
+static struct error *sample_read(struct live *live, const struct device_list *devices, struct sample *s)
+{
+	try(counts_read(live, devices, &s->before));
+	try(diskstats_read(live->paths.root, &s->stats, &s->n_stats));
+	return counts_read(live, devices, &s->after);
+}
+
+static const struct diskstats *sample_stats(const struct sample *s, const struct device *d)
+{
+	return diskstats_find(s->stats, s->n_stats, d->name.major, d->name.minor);
+}
+
+#define BEGIN_SAMPLES 20
+
+/* A request that is counted by us but not yet by diskstats, at most one per CPU, is a few ns old. */
+struct error *live_diskstats_begin(struct live *live, const struct device_list *devices)
+{
+	cleanup_free struct diskstats_base *bases = xcalloc(devices->n, sizeof(*bases));
+
+	for (int round = 0; round < BEGIN_SAMPLES; round++) {
+		cleanup(sample_deinit) struct sample s = {};
+
+		try(sample_read(live, devices, &s));
+		for (unsigned int d = 0; d < devices->n; d++) {
+			const struct diskstats *stats = sample_stats(&s, &devices->devices[d]);
+
+			for (enum blk_op op = 0; stats && op < OP_NR; op++) {
+				/* Subtracting what we have counted leaves what was there before us. */
+				uint64_t lo = stats->requests[op] - s.after.n[d][op];
+				uint64_t hi = stats->requests[op] - s.before.n[d][op];
+
+				/* The narrowest reading; a quiet device is exact at once. */
+				if (round && hi - lo >= bases[d].hi[op] - bases[d].lo[op])
+					continue;
+				bases[d].lo[op] = lo;
+				bases[d].hi[op] = hi;
+			}
+		}
+	}
+	for (unsigned int d = 0; d < devices->n; d++) {
+		__u64 key = devices->devices[d].sysfs_id;
+
+		if (bpf_map_update_elem(live->maps[MAP_DISKSTATS], &key, &bases[d], BPF_ANY))
+			return error_errno(errno, "cannot keep the counters of /proc/diskstats");
+	}
+	return NULL;
+}
+
+/* Fills @row; @before and @after are ours. */
+static void compare(struct verify_row *row, const struct diskstats_base *base, uint64_t stats,
+		    uint64_t before, uint64_t after)
+{
+	row->ours = after;
+	row->diskstats_lo = stats - base->hi[row->op];
+	row->diskstats_hi = stats - base->lo[row->op];
+	row->equal = row->diskstats_lo <= after && row->diskstats_hi >= before;
+}
+
+static struct error *verify_once(struct live *live, const struct device_list *devices,
+				 struct verify_result *ret)
+{
+	cleanup(verify_result_deinit) struct verify_result v = { .equal = true };
+	cleanup(sample_deinit) struct sample s = {};
+
+	try(sample_read(live, devices, &s));
+	v.rows = xcalloc(devices->n * OP_NR, sizeof(*v.rows));
+	for (unsigned int d = 0; d < devices->n; d++) {
+		const struct device *device = &devices->devices[d];
+		const struct diskstats *stats = sample_stats(&s, device);
+		struct diskstats_base base = {}; /* a device that came later began at zero */
+		__u64 key = device->sysfs_id;
+
+		if (!device->request_based || !stats)
+			continue;
+		if (bpf_map_lookup_elem(live->maps[MAP_DISKSTATS], &key, &base) && errno != ENOENT)
+			return error_errno(errno, "cannot read the counters kept of /proc/diskstats");
+		for (enum blk_op op = 0; op < OP_NR; op++) {
+			struct verify_row *row = &v.rows[v.n];
+
+			row->name = device->name;
+			row->op = op;
+			compare(row, &base, stats->requests[op], s.before.n[d][op], s.after.n[d][op]);
+			if (row->equal && !row->ours && !row->diskstats_hi)
+				continue;
+			v.equal = v.equal && row->equal;
+			v.n++;
+		}
+	}
+	*ret = v;
+	v = (struct verify_result){};
+	return NULL;
+}
+
+#define VERIFY_TRIES 50
+#define VERIFY_PAUSE_NS 10000000
+
+struct error *live_verify(struct live *live, const struct device_list *devices, struct verify_result *ret)
+{
+	const struct timespec pause = { .tv_nsec = VERIFY_PAUSE_NS };
+
+	if (!(live->meta.kinds & 1u << KIND_REQUEST))
+		return error_new("cannot compare with /proc/diskstats: the collector was started without the "
+				 "kind 'request'");
+	/* Between our count and that of diskstats lies a moment: a difference must last. */
+	for (int i = 1;; i++) {
+		try(verify_once(live, devices, ret));
+		if (ret->equal || i == VERIFY_TRIES)
+			return NULL;
+		verify_result_deinit(ret);
+		nanosleep(&pause, NULL);
+	}
+}
+
+void verify_result_deinit(struct verify_result *v)
+{
+	free(v->rows);
+	*v = (struct verify_result){};
+}
+
+static struct error *inner_memory(struct live *live, enum pin_map outer, uint64_t *total)
+{
+	for (unsigned int i = 0; i < live->meta.max_partitions; i++) {
+		cleanup_close int fd = -1;
+		uint64_t bytes;
+
+		try(slot_open(live, outer, i, &fd));
+		if (fd < 0)
+			continue;
+		try(map_memory(fd, &bytes));
+		*total += bytes;
+	}
+	return NULL;
+}
+
+static struct error *point_status(struct live *live, enum pin_prog prog, struct live_status *s)
+{
+	const char *name = pin_progs[prog].name;
+	cleanup_free char *path = pins_path(&live->paths, "%s/progs/%s", live->dir, name);
+	cleanup_free char *link_path = pins_path(&live->paths, "%s/links/%s", live->dir, name);
+	cleanup_close int fd = bpf_obj_get(path);
+	cleanup_close int link = bpf_obj_get(link_path);
+	struct bpf_prog_info info = {};
+	__u32 len = sizeof(info);
+
+	s->points[prog].program = name;
+	s->points[prog].tracepoint = pin_progs[prog].tracepoint;
+	s->points[prog].attached = link >= 0;
+	if (fd < 0)
+		return NULL;
+	if (bpf_obj_get_info_by_fd(fd, &info, &len))
+		return error_errno(errno, "cannot read the statistics of %s", path);
+	s->points[prog].runs = info.run_cnt;
+	s->points[prog].run_ns = info.run_time_ns;
+	return NULL;
+}
+
+static struct error *count_keys(int map, size_t key_size, unsigned int *ret)
+{
+	cleanup_free char *key = xcalloc(1, key_size);
+	void *prev = NULL;
+
+	*ret = 0;
+	while (!bpf_map_get_next_key(map, prev, key)) {
+		prev = key;
+		if (++*ret > 1u << REGION_INDEX_BITS)
+			return error_new("a pinned table does not end; run: blkhist stop");
+	}
+	return NULL;
+}
+
+struct error *live_status(struct live *live, struct live_status *ret)
+{
+	struct live_status s = { .meta = &live->meta };
+	static const enum pin_map outer[] = { MAP_HISTS, MAP_RETIRED, MAP_BASELINES };
+	uint64_t bytes;
+	unsigned int in_use, with_maps = 0;
+
+	for (enum pin_map map = 0; map < MAP_NR; map++) {
+		try(map_memory(live->maps[map], &bytes));
+		s.memory += bytes;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(outer); i++)
+		try(inner_memory(live, outer[i], &s.memory));
+	for (enum pin_prog prog = 0; prog < PROG_NR; prog++)
+		try(point_status(live, prog, &s));
+	try(count_keys(live->maps[MAP_PART_IDS], sizeof(struct part_key), &in_use));
+	try(count_keys(live->maps[MAP_REGION_IDS], sizeof(__u64), &s.regions));
+	for (unsigned int i = 0; i < live->meta.max_partitions; i++) {
+		cleanup_close int fd = -1;
+
+		try(slot_open(live, MAP_HISTS, i, &fd));
+		with_maps += fd >= 0;
+	}
+	s.partitions = in_use;
+	s.spare = with_maps > in_use ? with_maps - in_use : 0;
+	*ret = s;
+	return NULL;
+}
