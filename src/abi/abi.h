@@ -34,7 +34,14 @@
 enum blk_op { OP_READ, OP_WRITE, OP_DISCARD, OP_FLUSH, OP_NR };
 
 /* Histogram kinds. The first KIND_TIMED are 2-D (time by size), in ns; KIND_SEEK is 1-D, sectors. */
-enum hist_kind { KIND_REQUEST, KIND_SERVICE, KIND_QUEUE, KIND_TIMED, KIND_SEEK = KIND_TIMED, KIND_NR };
+enum hist_kind {
+	KIND_REQUEST,
+	KIND_SERVICE,
+	KIND_QUEUE,
+	KIND_TIMED,
+	KIND_SEEK = KIND_TIMED,
+	KIND_NR
+};
 
 #define TIME_BOUNDS_MAX 128
 #define SIZE_BOUNDS_MAX 16
@@ -65,16 +72,16 @@ enum stripe_row { ROW_LOSSES, ROW_SEEK };
 
 /* Cells of ROW_HEADER. */
 enum header_cell {
-	HDR_EPOCH,	   /* CLOCK_BOOTTIME ns when these counters began; tells generations apart */
-	HDR_SINCE,	   /* CLOCK_REALTIME ns of the same moment */
-	HDR_KINDS,	   /* bit per enum hist_kind that is collected */
-	HDR_N_TIME,	   /* number of bounds */
+	HDR_EPOCH,  /* CLOCK_BOOTTIME ns when these counters began; tells generations apart */
+	HDR_SINCE,  /* CLOCK_REALTIME ns of the same moment */
+	HDR_KINDS,  /* bit per enum hist_kind that is collected */
+	HDR_N_TIME, /* number of bounds */
 	HDR_N_SIZE,
 	HDR_N_SEEK,
-	HDR_STRIPES,	   /* power of two */
+	HDR_STRIPES,       /* power of two */
 	HDR_STRIPE_BLOCKS, /* blocks of one stripe */
 	HDR_FIRST_STRIPE,
-	HDR_SIZE_BOUNDS,   /* SIZE_BOUNDS_MAX of them, bytes, unused ones BOUND_NONE */
+	HDR_SIZE_BOUNDS, /* SIZE_BOUNDS_MAX of them, bytes, unused ones BOUND_NONE */
 	/*
 	 * What was counted under earlier ladders of this device: the epoch of the generation that
 	 * was added last, requests per operation, and losses as in ROW_LOSSES. They keep `status
@@ -87,22 +94,23 @@ enum header_cell {
 
 /* What could not be put into a cell, per partition and operation: cell[class * OP_NR + op]. */
 enum part_loss {
-	LOSS_NO_START,	 /* no usable start stamp from the kernel: no request or queue time */
-	LOSS_EARLY,	 /* was issued before the collector was there: no service or queue time */
-	LOSS_NO_ISSUE,	 /* no issue stamp although it must have been issued */
-	LOSS_NEGATIVE,	 /* the issue stamp is out of order: no service or queue time */
-	LOSS_UNISSUED,	 /* completed without going to the device (empty flush): request time only */
-	LOSS_PARTIAL,	 /* partial completions: they end nothing; for information */
-	LOSS_REQUEUE,	 /* requeues: service time counts from the last issue; for information */
+	LOSS_NO_START, /* no usable start stamp from the kernel: no request or queue time */
+	LOSS_EARLY,    /* was issued before the collector was there: no service or queue time */
+	LOSS_NO_ISSUE, /* no issue stamp although it must have been issued */
+	LOSS_NEGATIVE, /* the issue stamp is out of order: no service or queue time */
+	LOSS_UNSEEN,   /* completed without any program being run: not counted */
+	LOSS_UNISSUED, /* completed without going to the device (empty flush): request time only */
+	LOSS_PARTIAL,  /* partial completions: they end nothing; for information */
+	LOSS_REQUEUE,  /* requeues: service time counts from the last issue; for information */
 	PART_LOSS_NR
 };
 
 /* Losses that belong to no partition: index into the map `losses`. */
 enum global_loss {
 	LOSS_PASSTHROUGH, /* driver commands; /proc/diskstats does not have them either */
-	LOSS_NO_PART,	  /* completions on devices that have no counters */
-	LOSS_NO_SLOT,	  /* issues that found no request slot */
-	LOSS_RECOVERED,	  /* nested runs that the second completion program made good; no loss */
+	LOSS_NO_PART,     /* completions on devices that have no counters */
+	LOSS_NO_SLOT,     /* issues that found no request slot */
+	LOSS_RECOVERED,   /* skipped runs that the second completion program made good; no loss */
 	GLOBAL_LOSS_NR
 };
 
@@ -129,7 +137,7 @@ static inline __attribute__((always_inline)) __u32 hist_block_index(__u32 op, __
 /* Key of `part_ids`: a block device for as long as it exists. */
 struct part_key {
 	__u64 sysfs_id; /* kernfs id of its sysfs directory; equals st_ino on 64-bit kernels */
-	__u64 diskseq;	/* of its disk; 0 where the kernel has none (before 5.15) */
+	__u64 diskseq;  /* of its disk; 0 where the kernel has none (before 5.15) */
 };
 
 /* Entry of `parts`, same index as in `hists`. Index 0 is no partition. BLKHIST_MAX_PARTITIONS is a
@@ -137,15 +145,16 @@ struct part_key {
 struct part {
 	struct part_key key;
 	__u64 disk_sysfs_id; /* of the whole disk; equals key.sysfs_id for a whole disk */
-	__u32 dev;	     /* kernel's dev_t: major << 20 | minor */
+	__u32 dev;           /* kernel's dev_t: major << 20 | minor */
 	__u32 disk_dev;
 };
 
 /*
  * Requests are known by a slot: regions of REGION_SLOTS consecutive tags of one hardware queue. The
- * key packs the request queue's id, the hardware queue's number and tag / REGION_SLOTS into 40 bits;
- * a hint has the index of the region below it, so that one load finds and proves a region. No key is
- * 0, the empty hint; index 0 is no region. Greater numbers (never seen) have no slots; their issues are counted as LOSS_NO_SLOT.
+ * key packs the request queue's id, the hardware queue's number and tag / REGION_SLOTS into 40
+ * bits; a hint has the index of the region below it, so that one load finds and proves a region. No
+ * key is 0, the empty hint; index 0 is no region. Greater numbers (never seen) have no slots; their
+ * issues are counted as LOSS_NO_SLOT.
  */
 #define REGION_SHIFT 7
 #define REGION_SLOTS (1u << REGION_SHIFT)
@@ -156,10 +165,10 @@ struct part {
 
 /* Where to look first. Hints may be wrong: the kernel proves each one. */
 #define REGION_HINTS 2048 /* power of two */
-#define PART_HINTS 1024	  /* power of two */
+#define PART_HINTS 1024   /* power of two */
 struct hints {
 	__u64 region[REGION_HINTS]; /* key << REGION_INDEX_BITS | index, by hash of the key */
-	__u32 part[PART_HINTS];	    /* index, by hash of the sysfs id */
+	__u32 part[PART_HINTS];     /* index, by hash of the sysfs id */
 };
 
 /*
@@ -167,22 +176,23 @@ struct hints {
  * hardware queue for rotational disks). Apart from the regions, since every issue writes it.
  */
 struct head {
-	__u64 end;	     /* 1 + end sector of the request issued last; 0: none yet */
-	__u64 diskseq;	     /* the disk that it belongs to */
+	__u64 end;           /* 1 + end sector of the request issued last; 0: none yet */
+	__u64 diskseq;       /* the disk that it belongs to */
 	__u64 disk_sysfs_id; /* likewise */
 };
 
 /*
  * Entry of `slots`: a request between issue and completion. The size is not kept: at completion it
- * is rq->__data_len and what partial completions have taken off before.
+ * is rq->__data_len and what partial completions have taken off before. A slot that is still
+ * occupied when another request is issued on it tells of a completion that no program has seen.
  */
 struct slot {
-	__u64 issue_ns;	     /* 0: not issued; ISSUE_BY_KERNEL: rq->io_start_time_ns is exact */
-	__u64 partial_start; /* start_time_ns of the request that `done` belongs to */
-	__u32 done;	     /* bytes of partial completions */
-	__u32 seq_len;	     /* bytes of a flush sequence's data that has completed */
-	__u32 part;	     /* index into hists */
-	__u32 pad;
+	__u64 issue_ns; /* 0: free; ISSUE_BY_KERNEL: rq->io_start_time_ns is exact */
+	__u64 start;    /* rq->start_time_ns: which request it is */
+	__u32 done;     /* bytes of partial completions */
+	__u32 seq_len;  /* bytes of a flush sequence's data that has completed */
+	__u32 part;     /* index into hists */
+	__u32 op;       /* enum blk_op */
 };
 #define ISSUE_BY_KERNEL 1ull
 
@@ -201,14 +211,14 @@ struct meta {
 	__u32 hist_blocks; /* blocks of every inner map */
 	__u64 since_realtime_ns;
 	__u64 since_boottime_ns;
-	__u32 kinds; /* bit per enum hist_kind */
+	__u32 kinds;   /* bit per enum hist_kind */
 	__u32 stripes; /* the most that a map has */
 	__u32 max_partitions;
 	__u32 spare_partitions; /* kept ready for devices that appear */
 	__u32 regions;
-	__u32 stamp; /* enum stamp_mode, as it was asked for */
+	__u32 stamp;      /* enum stamp_mode, as it was asked for */
 	__u32 stamp_used; /* STAMP_OWN or STAMP_KERNEL */
-	__u32 nested; /* whether block_rq_complete_nested is attached */
+	__u32 nested;     /* whether block_rq_complete_nested is attached */
 	char version[32];
 	struct meta_ladder ladders[3]; /* time, size, seek */
 };
@@ -238,8 +248,9 @@ ABI_SIZE(struct slot, 32);
 ABI_SIZE(struct meta_ladder, LADDER_TEXT_MAX + 8 + 8 * SEEK_BOUNDS_MAX);
 ABI_SIZE(struct meta, 64 + 32 + 3 * sizeof(struct meta_ladder));
 ABI_SIZE(struct diskstats_base, 64);
-_Static_assert(SEEK_BOUNDS_MAX + 1 <= ROW_SUM && TIME_BOUNDS_MAX + 1 <= ROW_SUM, "a row holds any ladder");
+_Static_assert(SEEK_BOUNDS_MAX + 1 <= ROW_SUM && TIME_BOUNDS_MAX + 1 <= ROW_SUM,
+	       "a row holds any ladder");
 _Static_assert(HDR_CARRY_LOSSES + PART_LOSS_NR * OP_NR <= ROW_CELLS, "the header fits");
-_Static_assert(PART_LOSS_NR * OP_NR <= ROW_CELLS, "the losses fit");
+_Static_assert(PART_LOSS_NR *OP_NR <= ROW_CELLS, "the losses fit");
 
 #endif

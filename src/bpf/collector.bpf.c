@@ -279,8 +279,10 @@ static __always_inline struct slot *slot_find(struct request *rq)
  */
 static __always_inline __u32 bucket_of_64(const struct hist_row *bounds, __u32 at, __s64 v)
 {
-	at += (BELOW(bounds, at + 15, v) + BELOW(bounds, at + 31, v) + BELOW(bounds, at + 47, v)) << 4;
-	at += (BELOW(bounds, at + 3, v) + BELOW(bounds, at + 7, v) + BELOW(bounds, at + 11, v)) << 2;
+	at += (BELOW(bounds, at + 15, v) + BELOW(bounds, at + 31, v) + BELOW(bounds, at + 47, v))
+	      << 4;
+	at += (BELOW(bounds, at + 3, v) + BELOW(bounds, at + 7, v) + BELOW(bounds, at + 11, v))
+	      << 2;
 	return at + BELOW(bounds, at, v) + BELOW(bounds, at + 1, v) + BELOW(bounds, at + 2, v) +
 	       BELOW(bounds, at + 3, v);
 }
@@ -341,9 +343,9 @@ static __always_inline __u32 op_group(__u32 op)
 {
 	const __u64 odd = 0x4444444444444444ull; /* OP_WRITE for every odd operation */
 	const __u64 groups = (odd & ~(3ull << 4 | 3ull << 6 | 3ull << 10)) |
-			     (__u64)OP_FLUSH << 4 |    /* REQ_OP_FLUSH 2 */
-			     (__u64)OP_DISCARD << 6 |  /* REQ_OP_DISCARD 3 */
-			     (__u64)OP_DISCARD << 10;  /* REQ_OP_SECURE_ERASE 5 */
+			     (__u64)OP_FLUSH << 4 |   /* REQ_OP_FLUSH 2 */
+			     (__u64)OP_DISCARD << 6 | /* REQ_OP_DISCARD 3 */
+			     (__u64)OP_DISCARD << 10; /* REQ_OP_SECURE_ERASE 5 */
 
 	return groups >> ((op & 31) * 2) & 3;
 }
@@ -386,11 +388,18 @@ int BPF_PROG(block_rq_issue, struct request *rq)
 		count_loss(LOSS_NO_SLOT);
 		return 0;
 	}
-	/* Only stores: the completing CPU has had this line last, a load would wait for it. */
+	op = op_group(op);
+	if (slot->start != rq->start_time_ns) {
+		if (unlikely(slot->issue_ns))
+			count_part_loss(slot->part, LOSS_UNSEEN, slot->op);
+		slot->start = rq->start_time_ns;
+		slot->done = 0;
+	}
 	slot->issue_ns = now;
 	slot->part = part;
+	slot->op = op;
 	/* A flush has no sector, and runs on the slot of the request that it serves. */
-	if (op_group(op) == OP_FLUSH)
+	if (op == OP_FLUSH)
 		return 0;
 	slot->seq_len = 0;
 
@@ -446,16 +455,17 @@ static __always_inline void count_completion(const struct completion *c)
 	header = hdr->row[ROW_HEADER].cell;
 	n_rows = header[HDR_N_SIZE] + 1;
 	kinds = c->kinds & header[HDR_KINDS];
-	block = block_at(hist, hist_block_index(c->op, bucket_size(&hdr->row[ROW_HEADER], c->len), n_rows,
-						stripe_of(&hdr->row[ROW_HEADER])));
+	block = block_at(hist, hist_block_index(c->op, bucket_size(&hdr->row[ROW_HEADER], c->len),
+						n_rows, stripe_of(&hdr->row[ROW_HEADER])));
 	if (!block)
 		return;
-	/* A loop, since code that runs once per I/O is fetched from far: less of it is faster. */
+		/* A loop, since code that runs once per I/O is fetched from far: less of it is
+		 * faster. */
 #pragma clang loop unroll(disable)
 	for (__u32 kind = 0; kind < KIND_TIMED; kind++)
 		if (kinds & (1u << kind))
-			row_add(&block->row[kind], bucket_time(&hdr->row[ROW_TIME_BOUNDS], c->ns[kind]),
-				c->ns[kind]);
+			row_add(&block->row[kind],
+				bucket_time(&hdr->row[ROW_TIME_BOUNDS], c->ns[kind]), c->ns[kind]);
 }
 
 /* A partial completion ends nothing: the rest comes back, whether it is issued again or not. */
@@ -463,9 +473,6 @@ static __noinline int complete_partial(struct request *rq, struct slot *slot, __
 {
 	if (!slot)
 		return 0;
-	if (slot->partial_start != rq->start_time_ns)
-		slot->done = 0;
-	slot->partial_start = rq->start_time_ns;
 	slot->done += nr_bytes;
 	count_part_loss(slot->part, LOSS_PARTIAL, op_group(rq->cmd_flags & REQ_OP_MASK));
 	return 0;
@@ -507,8 +514,7 @@ static __noinline int complete_rare(struct request *rq, struct slot *slot, __u64
 			issue = rq->io_start_time_ns;
 		slot->issue_ns = 0;
 		c.part = slot->part;
-		if (slot->done && slot->partial_start == start)
-			c.len += slot->done;
+		c.len += slot->done;
 		slot->done = 0;
 		/*
 		 * The data of a write in a flush sequence: the device is done with it, but the
@@ -565,8 +571,8 @@ static __always_inline int complete(struct request *rq, __u32 nr_bytes, __u64 no
 	if (stamp_mode == STAMP_KERNEL && issue == ISSUE_BY_KERNEL)
 		issue = rq->io_start_time_ns;
 	/* One branch for all that is rare; without an issue stamp, issue < start. */
-	if (unlikely((rq->rq_flags & (1u << rqf_flush_seq_bit)) | slot->done | !start | (issue < start) |
-		     (issue > now)))
+	if (unlikely((rq->rq_flags & (1u << rqf_flush_seq_bit)) | slot->done | !start |
+		     (issue < start) | (issue > now)))
 		return complete_rare(rq, slot, now);
 	slot->issue_ns = 0;
 

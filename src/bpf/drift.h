@@ -8,8 +8,8 @@
 
 #include "kernel.h"
 
-#include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
 
 /*
  * Enumerators without a named enum, or macros in older kernels: user space looks them up in BTF and
@@ -29,7 +29,7 @@ static __always_inline bool queue_is_rotational(struct request_queue *q)
 {
 	if (bpf_core_field_exists(q->limits.features))
 		return q->limits.features & (1u << 2); /* BLK_FEAT_ROTATIONAL */
-	return !(q->queue_flags & (1ul << 6)); /* QUEUE_FLAG_NONROT */
+	return !(q->queue_flags & (1ul << 6));         /* QUEUE_FLAG_NONROT */
 }
 
 /* Disks have a sequence number since 5.15 (cf179948554a). */

@@ -7,9 +7,9 @@
 #ifndef BLKHIST_BPF_KERNEL_H
 #define BLKHIST_BPF_KERNEL_H
 
-#include <stdbool.h>
-#include <linux/types.h>
 #include <linux/bpf.h>
+#include <linux/types.h>
+#include <stdbool.h>
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 

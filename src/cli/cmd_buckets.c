@@ -8,17 +8,15 @@ struct buckets_settings {
 	struct ladder_settings ladders;
 };
 
-static const struct option_spec options[] = {
-	LADDER_OPTIONS(struct buckets_settings, ladders),
-	{}
-};
+static const struct option_spec options[] = { LADDER_OPTIONS(struct buckets_settings, ladders),
+					      {} };
 
 static const struct command_syntax syntax = {
 	.usage = "[NAME] [OPTIONS]",
 	.summary = "Print the bounds of a disk's buckets, or set them while it runs.",
-	.details = "Without NAME: those that disks get by default. A disk and its partitions have the same\n"
-		   "bounds; NAME may be either. With new bounds their histograms begin anew, at zero.\n\n"
-		   LADDER_DETAILS,
+	.details =
+		"Without NAME: those that disks get by default. A disk and its partitions have the same\n"
+		"bounds; NAME may be either. With new bounds their histograms begin anew, at zero.\n\n" LADDER_DETAILS,
 	.options = options,
 	.max_operands = 1,
 };
@@ -55,7 +53,8 @@ static struct error *run(void *settings, const struct operands *operands, int *s
 		change = true;
 	}
 	if (change && !operands->n)
-		return error_usage("buckets: bounds are set for one disk, so name it; see: blkhist buckets --help");
+		return error_usage(
+			"buckets: bounds are set for one disk, so name it; see: blkhist buckets --help");
 	try(device_list_read(system_paths.root, &devices));
 	if (operands->n)
 		try(device_find(&devices, operands->names[0], &device));

@@ -24,8 +24,9 @@ static const struct option_spec options[] = {
 static const struct command_syntax syntax = {
 	.usage = "[OPTIONS] [NAME...]",
 	.summary = "Let histograms begin at zero again: all, or those named.",
-	.details = "The kernel's counters only rise; a reset remembers them and show subtracts. No\n"
-		   "request is lost or counted twice between what --print prints and what follows.",
+	.details =
+		"The kernel's counters only rise; a reset remembers them and show subtracts. No\n"
+		"request is lost or counted twice between what --print prints and what follows.",
 	.options = options,
 	.max_operands = -1,
 };

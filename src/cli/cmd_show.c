@@ -24,9 +24,10 @@ static const struct option_spec options[] = {
 static const struct command_syntax syntax = {
 	.usage = "[OPTIONS] [NAME...]",
 	.summary = "Show histograms, of all disks or of those named.",
-	.details = "NAME is a disk or partition: sda, sda1, /dev/sda1, /dev/disk/by-id/... A disk shows\n"
-		   "itself (with its partitions summed up) and its partitions. Histograms that have\n"
-		   "counted nothing are left out.",
+	.details =
+		"NAME is a disk or partition: sda, sda1, /dev/sda1, /dev/disk/by-id/... A disk shows\n"
+		"itself (with its partitions summed up) and its partitions. Histograms that have\n"
+		"counted nothing are left out.",
 	.options = options,
 	.max_operands = -1,
 };

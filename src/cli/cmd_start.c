@@ -33,10 +33,12 @@ static const struct option_spec options[] = {
 static const struct command_syntax syntax = {
 	.usage = "[OPTIONS]",
 	.summary = "Start collecting; nothing stays resident. Harmless if it is running.",
-	.details = "Default ladders: time " BLKHIST_DEFAULT_TIME_LADDER ", size " BLKHIST_DEFAULT_SIZE_LADDER
-		   ",\nseek " BLKHIST_DEFAULT_SEEK_LADDER ".\n\n" LADDER_DETAILS
-		   "\n\nWith --stamp kernel the kernel's own issue stamp is used where there is one, which\n"
-		   "costs less; since Linux 6.9 it may be as old as the submission of the I/O.",
+	.details =
+		"Default ladders: time " BLKHIST_DEFAULT_TIME_LADDER
+		", size " BLKHIST_DEFAULT_SIZE_LADDER ",\nseek " BLKHIST_DEFAULT_SEEK_LADDER
+		".\n\n" LADDER_DETAILS
+		"\n\nWith --stamp kernel the kernel's own issue stamp is used where there is one, which\n"
+		"costs less; since Linux 6.9 it may be as old as the submission of the I/O.",
 	.options = options,
 };
 

@@ -38,14 +38,15 @@ static char *ladder_text(const struct meta_ladder *m, enum dimension dim)
 		return xstrdup("none");
 	unit_format_short(dim, (int64_t)m->bound[0], first);
 	unit_format_short(dim, (int64_t)m->bound[m->n - 1], last);
-	return xasprintf("%s (%u bounds, %s to %s)", m->text[0] ? m->text : "a list", (unsigned int)m->n,
-			 first, last);
+	return xasprintf("%s (%u bounds, %s to %s)", m->text[0] ? m->text : "a list",
+			 (unsigned int)m->n, first, last);
 }
 
 static const char *stamp_text(const struct meta *meta)
 {
-	return meta->stamp_used == STAMP_OWN ? "own clock at issue" :
-					       "the kernel's stamp where there is one, else own clock";
+	return meta->stamp_used == STAMP_OWN ?
+		       "own clock at issue" :
+		       "the kernel's stamp where there is one, else own clock";
 }
 
 static void heads_text(const struct device_list *devices, struct buf *out)
@@ -84,7 +85,8 @@ static void status_text(const struct live_status *s, const struct device_list *d
 	for (int kind = 0; kind < KIND_NR; kind++)
 		if (meta->kinds & 1u << kind)
 			buf_printf(out, " %s", hist_kind_names[kind]);
-	buf_printf(out, "\nissue time  %s (--stamp %s)\n", stamp_text(meta), stamp_mode_names[meta->stamp]);
+	buf_printf(out, "\nissue time  %s (--stamp %s)\n", stamp_text(meta),
+		   stamp_mode_names[meta->stamp]);
 	for (int i = 0; i < LADDER_KINDS; i++) {
 		cleanup_free char *text = ladder_text(&meta->ladders[i], (enum dimension)i);
 
@@ -107,13 +109,14 @@ static void status_text(const struct live_status *s, const struct device_list *d
 
 static void verify_text(const struct verify_result *v, struct buf *out)
 {
-	buf_printf(out, "\nverify      %-16s %-8s %14s %14s\n", "device", "op", "blkhist", "diskstats");
+	buf_printf(out, "\nverify      %-16s %-8s %14s %8s %14s\n", "device", "op", "blkhist",
+		   "unseen", "diskstats");
 	for (unsigned int i = 0; i < v->n; i++) {
 		const struct verify_row *r = &v->rows[i];
 		const char *name = r->name.partition[0] ? r->name.partition : r->name.disk;
 
-		buf_printf(out, "            %-16s %-8s %14" PRIu64 " %14" PRIu64, name, blk_op_names[r->op],
-			   r->ours, r->diskstats_lo);
+		buf_printf(out, "            %-16s %-8s %14" PRIu64 " %8" PRIu64 " %14" PRIu64,
+			   name, blk_op_names[r->op], r->ours, r->unseen, r->diskstats_lo);
 		if (r->diskstats_hi != r->diskstats_lo)
 			buf_printf(out, "..%" PRIu64 " (I/O ran at the start)", r->diskstats_hi);
 		buf_puts(out, r->equal ? "\n" : "  DIFFERENT\n");
@@ -133,9 +136,11 @@ static void verify_json(const struct verify_result *v, struct buf *out)
 
 		json_element(out);
 		buf_puts(out, "{");
-		json_key_string(out, "name", r->name.partition[0] ? r->name.partition : r->name.disk);
+		json_key_string(out, "name",
+				r->name.partition[0] ? r->name.partition : r->name.disk);
 		json_key_string(out, "op", blk_op_names[r->op]);
 		json_key_u64(out, "count", r->ours);
+		json_key_u64(out, "unseen", r->unseen);
 		json_key_u64(out, "diskstats", r->diskstats_lo);
 		json_key_u64(out, "diskstats_max", r->diskstats_hi);
 		json_key_bool(out, "equal", r->equal);
@@ -168,7 +173,8 @@ static void status_json(const struct live_status *s, const struct snapshot *snap
 	json_key(out, "ladders");
 	buf_puts(out, "{");
 	for (int i = 0; i < LADDER_KINDS; i++) {
-		struct ladder l = { .dim = (enum dimension)i, .n = (unsigned int)meta->ladders[i].n };
+		struct ladder l = { .dim = (enum dimension)i,
+				    .n = (unsigned int)meta->ladders[i].n };
 
 		memcpy(l.bound, meta->ladders[i].bound, l.n * sizeof(l.bound[0]));
 		json_bounds(out, ladder_names[i], &l);

@@ -18,7 +18,8 @@ struct command {
 	 * @settings is a copy of defaults, filled in by the options. *@status is EXIT_DONE at the
 	 * call; it may become EXIT_FAILED without an error where the output itself says why.
 	 */
-	struct error *(*run)(void *settings, const struct operands *operands, int *status) must_check;
+	struct error *(*run)(void *settings, const struct operands *operands,
+			     int *status)must_check;
 	const void *defaults;
 	size_t settings_size;
 };
@@ -28,46 +29,52 @@ extern const struct command cmd_start, cmd_stop, cmd_status, cmd_show, cmd_reset
 /* The running system. */
 extern const struct live_paths system_paths;
 
-#define LADDER_DETAILS                                                                        \
-	"Ladders (bounds are inclusive; behind the last one is +inf):\n"                      \
-	"  10ms,20ms,50ms          a list\n"                                                  \
-	"  native:N,LO..HI         2^N bounds per doubling of time, as Prometheus has them\n" \
-	"  log2,LO..HI             powers of two\n"                                           \
-	"  125,LO..HI              1, 2, 5, 10, 20, ...\n"                                    \
-	"  linear:STEP,LO..HI      LO, LO + STEP, ...\n"                                      \
-	"Times need a unit (ns us ms s); sizes are bytes (B KiB MiB GiB TiB); distances are\n"\
+#define LADDER_DETAILS                                                                         \
+	"Ladders (bounds are inclusive; behind the last one is +inf):\n"                       \
+	"  10ms,20ms,50ms          a list\n"                                                   \
+	"  native:N,LO..HI         2^N bounds per doubling of time, as Prometheus has them\n"  \
+	"  log2,LO..HI             powers of two\n"                                            \
+	"  125,LO..HI              1, 2, 5, 10, 20, ...\n"                                     \
+	"  linear:STEP,LO..HI      LO, LO + STEP, ...\n"                                       \
+	"Times need a unit (ns us ms s); sizes are bytes (B KiB MiB GiB TiB); distances are\n" \
 	"sectors of 512 bytes, and generators of them go both ways with 0 in the middle."
 
 /* Options that several commands have. */
 struct selection_settings {
 	const char *kinds, *ops;
 };
-#define SELECTION_OPTIONS(type, member)                                                            \
-	{ "kind", 'k', OPTION_STRING, offsetof(type, member.kinds), "KIND,...",                    \
-	  "only these: request, service, queue, seek" },                                           \
-	{ "op", 'o', OPTION_STRING, offsetof(type, member.ops), "OP,...",                          \
-	  "only these: read, write, discard, flush (without -k, this leaves seek out)" }
+#define SELECTION_OPTIONS(type, member)                                                              \
+	{ "kind",        'k',                                                                        \
+	  OPTION_STRING, offsetof(type, member.kinds),                                               \
+	  "KIND,...",    "only these: request, service, queue, seek" },                              \
+	{                                                                                            \
+		"op", 'o', OPTION_STRING, offsetof(type, member.ops), "OP,...",                      \
+			"only these: read, write, discard, flush (without -k, this leaves seek out)" \
+	}
 
 enum output_format { FORMAT_TEXT, FORMAT_JSON };
 struct error *format_parse(const char *name, enum output_format *ret) must_check;
 
 /* A selection from names and options; @ret->devices is allocated and points into @devices. */
 struct error *selection_parse(const struct device_list *devices, const struct operands *names,
-			      const struct selection_settings *settings, struct live_selection *ret)
-	must_check;
+			      const struct selection_settings *settings,
+			      struct live_selection *ret) must_check;
 void selection_deinit(struct live_selection *sel);
 
 /* Ladders given as text, or NULL. */
 struct ladder_settings {
 	const char *spec[LADDER_KINDS];
 };
-#define LADDER_OPTIONS(type, member)                                                               \
-	{ "time", 0, OPTION_STRING, offsetof(type, member.spec[DIM_TIME]), "LADDER",               \
-	  "bounds of time" },                                                                      \
-	{ "size", 0, OPTION_STRING, offsetof(type, member.spec[DIM_SIZE]), "LADDER",               \
-	  "bounds of I/O size" },                                                                  \
-	{ "seek", 0, OPTION_STRING, offsetof(type, member.spec[DIM_SECTORS]), "LADDER",            \
-	  "bounds of seek distance" }
+#define LADDER_OPTIONS(type, member)                                                          \
+	{ "time",          0, OPTION_STRING, offsetof(type, member.spec[DIM_TIME]), "LADDER", \
+	  "bounds of time" },                                                                 \
+		{ "size",        0,                                                           \
+		  OPTION_STRING, offsetof(type, member.spec[DIM_SIZE]),                       \
+		  "LADDER",      "bounds of I/O size" },                                      \
+	{                                                                                     \
+		"seek", 0, OPTION_STRING, offsetof(type, member.spec[DIM_SECTORS]), "LADDER", \
+			"bounds of seek distance"                                             \
+	}
 
 /* Writes all of @out to standard output; a closed pipe is an error too. */
 struct error *output_write(const struct buf *out) must_check;

@@ -78,7 +78,8 @@ int main(int argc, char **argv)
 		if (command)
 			options_help(command->name, command->syntax);
 		else if (argc > 2)
-			return report(error_usage("unknown command '%s'; see: blkhist help", argv[2]));
+			return report(
+				error_usage("unknown command '%s'; see: blkhist help", argv[2]));
 		else
 			help();
 		return EXIT_DONE;

@@ -48,20 +48,22 @@ static struct error *wrong(const char *command, const char *arg, bool missing)
 			   missing ? "needs a value" : "is unknown, or takes no value", command);
 }
 
-struct error *options_parse(const struct command_syntax *syntax, int argc, char **argv, void *settings,
-			    struct operands *operands, bool *help)
+struct error *options_parse(const struct command_syntax *syntax, int argc, char **argv,
+			    void *settings, struct operands *operands, bool *help)
 {
 	struct option longs[OPTIONS_MAX + 2] = { { "help", no_argument, NULL, HELP } };
 	unsigned int n = count(syntax->options);
 	cleanup(buf_deinit) struct buf letters = {};
+	const struct option_spec *spec;
+	bool arg;
 	int c;
 
 	buf_puts(&letters, ":h");
 	for (unsigned int i = 0; i < n; i++) {
-		const struct option_spec *spec = &syntax->options[i];
-		bool arg = spec->type != OPTION_FLAG;
-
-		longs[i + 1] = (struct option){ spec->name, arg ? required_argument : no_argument, NULL,
+		spec = &syntax->options[i];
+		arg = spec->type != OPTION_FLAG;
+		longs[i + 1] = (struct option){ spec->name, arg ? required_argument : no_argument,
+						NULL,
 						spec->letter ? spec->letter : NO_LETTER + (int)i };
 		if (spec->letter)
 			buf_printf(&letters, "%c%s", spec->letter, arg ? ":" : "");
@@ -74,15 +76,16 @@ struct error *options_parse(const struct command_syntax *syntax, int argc, char 
 			*help = true;
 			return NULL;
 		}
-		if (c == '?' || c == ':')
+		spec = find(syntax->options, c);
+		if (!spec)
 			return wrong(argv[0], argv[optind - 1], c == ':');
-		store(find(syntax->options, c), settings, optarg);
+		store(spec, settings, optarg);
 	}
 	operands->names = argv + optind;
 	operands->n = argc - optind;
 	if (syntax->max_operands >= 0 && operands->n > syntax->max_operands)
-		return error_usage("%s: '%s' is one argument too many; see: blkhist %s --help", argv[0],
-				   operands->names[syntax->max_operands], argv[0]);
+		return error_usage("%s: '%s' is one argument too many; see: blkhist %s --help",
+				   argv[0], operands->names[syntax->max_operands], argv[0]);
 	return NULL;
 }
 
@@ -95,11 +98,10 @@ void options_help(const char *command, const struct command_syntax *syntax)
 	printf("\nOptions:\n");
 	for (const struct option_spec *spec = syntax->options; spec->name; spec++) {
 		cleanup_free char *left =
-			spec->letter ?
-				xasprintf("-%c, --%s%s%s", spec->letter, spec->name, spec->arg ? " " : "",
-					  spec->arg ? spec->arg : "") :
-				xasprintf("    --%s%s%s", spec->name, spec->arg ? " " : "",
-					  spec->arg ? spec->arg : "");
+			spec->letter ? xasprintf("-%c, --%s%s%s", spec->letter, spec->name,
+						 spec->arg ? " " : "", spec->arg ? spec->arg : "") :
+				       xasprintf("    --%s%s%s", spec->name, spec->arg ? " " : "",
+						 spec->arg ? spec->arg : "");
 
 		printf("  %-24s %s\n", left, spec->help);
 	}

@@ -18,7 +18,7 @@ enum option_type {
 
 struct option_spec {
 	const char *name; /* long name */
-	char letter;	  /* or 0 */
+	char letter;      /* or 0 */
 	enum option_type type;
 	size_t offset;
 	const char *arg; /* how the argument is called */
@@ -36,15 +36,15 @@ struct command_syntax {
 	const char *summary; /* one sentence */
 	const char *details; /* more of them, or NULL */
 	const struct option_spec *options;
-	int max_operands;    /* -1: any number */
+	int max_operands; /* -1: any number */
 };
 
 /*
  * Parses @argv (argv[0] is the command's name) into @settings; operands are moved to the end of
  * argv. *@help is set, and nothing else is sure, when --help was asked for.
  */
-struct error *options_parse(const struct command_syntax *syntax, int argc, char **argv, void *settings,
-			    struct operands *operands, bool *help) must_check;
+struct error *options_parse(const struct command_syntax *syntax, int argc, char **argv,
+			    void *settings, struct operands *operands, bool *help) must_check;
 
 void options_help(const char *command, const struct command_syntax *syntax);
 

@@ -31,7 +31,7 @@ struct error *sysfs_read_u64(const char *path, uint64_t *ret)
 	try(sysfs_read(path, text, sizeof(text)));
 	struct error *err = parse_u64(text, 0, UINT64_MAX, ret);
 
-	return err ? error_prefix(err, "cannot use %s", path) : NULL;
+	return err ? error_in_file(err, path) : NULL;
 }
 
 /* Like sysfs_read_u64(), but what is not there is @missing. */
@@ -69,6 +69,7 @@ static struct error *copy_name(char dst[DEVICE_NAME_MAX], const char *name)
 static struct error *read_numbers(const char *dir, struct device *d)
 {
 	cleanup_free char *path = xasprintf("%s/dev", dir);
+	struct error *err;
 	char text[32], *colon;
 	uint64_t major, minor;
 
@@ -77,15 +78,19 @@ static struct error *read_numbers(const char *dir, struct device *d)
 	if (!colon)
 		return error_new("%s has no device number: '%s'", path, text);
 	*colon = '\0';
-	try(parse_u64(text, 0, (1u << 12) - 1, &major));
-	try(parse_u64(colon + 1, 0, (1u << 20) - 1, &minor));
+	err = parse_u64(text, 0, (1u << 12) - 1, &major);
+	if (!err)
+		err = parse_u64(colon + 1, 0, (1u << 20) - 1, &minor);
+	if (err)
+		return error_in_file(err, path);
 	d->name.major = (uint32_t)major;
 	d->name.minor = (uint32_t)minor;
 	return NULL;
 }
 
 /* @dir is a device's directory, resolved; @disk_dir that of its disk. */
-static struct error *read_device(const char *dir, const char *disk_dir, bool partition, struct device *d)
+static struct error *read_device(const char *dir, const char *disk_dir, bool partition,
+				 struct device *d)
 {
 	cleanup_free char *size = xasprintf("%s/size", dir);
 	cleanup_free char *seq = xasprintf("%s/diskseq", disk_dir);
@@ -182,19 +187,25 @@ static const char *own_name(const struct device *d)
 	return d->name.partition[0] ? d->name.partition : d->name.disk;
 }
 
-struct error *device_find(const struct device_list *list, const char *name, const struct device **ret)
+struct error *device_find(const struct device_list *list, const char *name,
+			  const struct device **ret)
 {
+	cleanup_free char *wanted = xstrdup(name);
 	struct stat st;
 
+	/* /sys itself writes '!' for '/': both spellings are known. */
+	for (char *p = wanted; (p = strchr(p, '!'));)
+		*p = '/';
 	for (unsigned int i = 0; i < list->n; i++) {
-		if (!strcmp(own_name(&list->devices[i]), name)) {
+		if (!strcmp(own_name(&list->devices[i]), wanted)) {
 			*ret = &list->devices[i];
 			return NULL;
 		}
 	}
 	if (!strchr(name, '/'))
-		return error_new("there is no block device '%s': see /sys/class/block for their names",
-				 name);
+		return error_new(
+			"there is no block device '%s': see /sys/class/block for their names",
+			name);
 	if (stat(name, &st))
 		return error_errno(errno, "cannot find the block device '%s'", name);
 	if (!S_ISBLK(st.st_mode))

@@ -15,11 +15,11 @@
 
 struct device {
 	struct device_name name;
-	uint64_t sysfs_id;	/* inode number of its directory in /sys */
+	uint64_t sysfs_id;      /* inode number of its directory in /sys */
 	uint64_t disk_sysfs_id; /* likewise of its disk; equal for a whole disk */
-	uint64_t diskseq;	/* of its disk; 0 if the kernel has none */
+	uint64_t diskseq;       /* of its disk; 0 if the kernel has none */
 	uint64_t sectors;
-	bool request_based;	/* its disk has hardware queues (queue directory "mq") */
+	bool request_based; /* its disk has hardware queues (queue directory "mq") */
 };
 
 struct device_list {
@@ -38,8 +38,8 @@ const struct device *device_by_id(const struct device_list *list, uint64_t sysfs
  * The device that a person means: a name in /sys ("sda1"), or a path to a device node or a link to
  * one ("/dev/sda1", "/dev/mapper/x", "/dev/disk/by-id/..."). Owned by @list.
  */
-struct error *device_find(const struct device_list *list, const char *name, const struct device **ret)
-	must_check;
+struct error *device_find(const struct device_list *list, const char *name,
+			  const struct device **ret) must_check;
 
 /* Reads a small file of /sys, without its newline; at most @size - 1 bytes. */
 struct error *sysfs_read(const char *path, char *ret, size_t size) must_check;
@@ -49,7 +49,7 @@ struct error *sysfs_read_u64(const char *path, uint64_t *ret) must_check;
  * The hardware queues of a disk: their number, and the most requests that one can have at once (its
  * tags, or those of the scheduler). Zero for a disk without requests.
  */
-struct error *device_queues(const char *root, const char *disk, uint64_t *n_queues, uint64_t *tags)
-	must_check;
+struct error *device_queues(const char *root, const char *disk, uint64_t *n_queues,
+			    uint64_t *tags) must_check;
 
 #endif

@@ -18,14 +18,14 @@ static struct error *make(enum error_class class, int errnum, char *message)
 	return err;
 }
 
-#define FORMAT(fmt)                         \
-	({                                  \
-		va_list ap_;                \
-		char *s_;                   \
-		va_start(ap_, fmt);         \
-		s_ = xvasprintf(fmt, ap_);  \
-		va_end(ap_);                \
-		s_;                         \
+#define FORMAT(fmt)                        \
+	({                                 \
+		va_list ap_;               \
+		char *s_;                  \
+		va_start(ap_, fmt);        \
+		s_ = xvasprintf(fmt, ap_); \
+		va_end(ap_);               \
+		s_;                        \
 	})
 
 struct error *error_new(const char *fmt, ...)
@@ -52,6 +52,12 @@ struct error *error_prefix(struct error *err, const char *fmt, ...)
 
 	err->message = xasprintf("%s: %s", what, old);
 	return err;
+}
+
+struct error *error_in_file(struct error *err, const char *path)
+{
+	err->class = ERROR_FAILED;
+	return error_prefix(err, "cannot use %s", path);
 }
 
 void error_free(struct error *err)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Errors. A function that can fail returns `struct error *`: NULL is success, otherwise the caller
- * owns the error. The message is one sentence: what was attempted, on what, why it failed and, where
- * something can be done, what. Output parameters are untouched on failure.
+ * owns the error. The message is one sentence: what was attempted, on what, why it failed and,
+ * where something can be done, what. Output parameters are untouched on failure.
  */
 #ifndef BLKHIST_CORE_ERROR_H
 #define BLKHIST_CORE_ERROR_H
@@ -28,6 +28,8 @@ struct error *error_errno(int errnum, const char *fmt, ...) must_check
 /* Puts "what: " before the message of @err, which it consumes. */
 struct error *error_prefix(struct error *err, const char *fmt, ...) must_check
 	__attribute__((format(printf, 2, 3)));
+/* Puts "cannot use PATH: " before it: the content of a file is a failure, not wrong use. */
+struct error *error_in_file(struct error *err, const char *path) must_check;
 /* NULL-safe. */
 void error_free(struct error *err);
 void error_freep(struct error **err);

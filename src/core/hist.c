@@ -24,7 +24,8 @@ const char *const blk_op_names[OP_NR] = {
 const struct hist_stat_column hist_stat_columns[HIST_STAT_COLUMNS] = {
 	{ "count", "requests", STAT_COUNT, 0 },
 	{ "mean", "exact mean", STAT_MEAN, 0 },
-	{ "p50", "half are in this bucket or below", STAT_BUCKET, offsetof(struct hist_stats, p50) },
+	{ "p50", "half are in this bucket or below", STAT_BUCKET,
+	  offsetof(struct hist_stats, p50) },
 	{ "p90", "likewise 90 %", STAT_BUCKET, offsetof(struct hist_stats, p90) },
 	{ "p99", "likewise 99 %", STAT_BUCKET, offsetof(struct hist_stats, p99) },
 	{ "p99.9", "likewise 99.9 %", STAT_BUCKET, offsetof(struct hist_stats, p999) },

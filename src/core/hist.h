@@ -9,6 +9,7 @@
 #define BLKHIST_CORE_HIST_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "abi/abi.h"
@@ -27,13 +28,13 @@ struct device_name {
 struct hist {
 	struct device_name name;
 	enum hist_kind kind;
-	enum blk_op op; /* of no meaning for KIND_SEEK */
+	enum blk_op op;   /* of no meaning for KIND_SEEK */
 	int64_t since_ns; /* CLOCK_REALTIME of the last reset or change of bounds */
 	/* Columns and rows; shared by the histograms of a device, owned by the snapshot. */
 	const struct ladder *ladder, *sizes; /* sizes: NULL for KIND_SEEK, and for flush: no size */
 	unsigned int n_cols, n_rows;
 	uint64_t *counts; /* [n_rows][n_cols], owned */
-	int64_t *sums;	  /* [n_rows], owned; modulo 2^64 */
+	int64_t *sums;    /* [n_rows], owned; modulo 2^64 */
 };
 
 /* Sets columns and rows from the ladders, and allocates the counts as zeroes. */

@@ -25,64 +25,62 @@ unsigned int ladder_max(enum dimension dim)
 
 static struct error *add(struct ladder *l, int64_t bound, const char *item)
 {
-	unsigned int max = dims[l->dim].max;
+	unsigned int max = dims[l->dim].max, side = 0;
 
 	if (l->n && bound <= l->bound[l->n - 1])
 		return error_usage("'%s' is not greater than the bound before it", item);
-	/* In a list of distances both directions count; 0 belongs to neither. */
-	if (l->dim == DIM_SECTORS)
-		max = 2 * max + 1;
-	if (l->n >= max)
-		return error_usage("'%s' is one bound too many: at most %u are possible", item, max);
+	/* Distances have a maximum per direction; 0 belongs to neither. */
+	for (unsigned int i = 0; i < l->n; i++)
+		side += l->dim != DIM_SECTORS || (l->bound[i] > 0 && bound > 0) ||
+			(l->bound[i] < 0 && bound < 0);
+	if (side >= max)
+		return error_usage("'%s' is one bound too many: at most %u are possible%s", item,
+				   max, l->dim == DIM_SECTORS ? " per direction" : "");
 	l->bound[l->n++] = bound;
 	return NULL;
 }
 
-static struct error *check_sides(const struct ladder *l)
-{
-	unsigned int negative = 0, zero = 0;
+/* Item @i of a generator, with @param its number; GENERATE_END beyond 2^62, as every bound. */
+#define GENERATE_END INT64_MAX
+typedef int64_t generate_fn(int64_t i, int64_t param, int64_t lo);
 
-	if (l->dim != DIM_SECTORS)
-		return NULL;
-	for (unsigned int i = 0; i < l->n; i++) {
-		negative += l->bound[i] < 0;
-		zero += l->bound[i] == 0;
-	}
-	if (negative > SEEK_BOUNDS_SIDE || l->n - negative - zero > SEEK_BOUNDS_SIDE)
-		return error_usage("more than %d bounds in one direction", SEEK_BOUNDS_SIDE);
-	return NULL;
-}
-
-/* Item @i of a generator, with @param its number; a value beyond @hi ends it. */
-typedef double generate_fn(int64_t i, int64_t param, int64_t lo);
-
-static double gen_log2(int64_t i, int64_t param, int64_t lo)
+static int64_t gen_log2(int64_t i, int64_t param, int64_t lo)
 {
 	(void)param, (void)lo;
-	return ldexp(1, (int)i);
+	return i < 62 ? (int64_t)1 << i : GENERATE_END;
 }
 
-static double gen_125(int64_t i, int64_t param, int64_t lo)
+static int64_t gen_125(int64_t i, int64_t param, int64_t lo)
 {
 	static const int mantissa[] = { 1, 2, 5 };
+	int64_t value = mantissa[i % 3];
 
 	(void)param, (void)lo;
-	return mantissa[i % 3] * pow(10, (double)(i / 3));
+	for (i /= 3; i > 0; i--)
+		if (__builtin_mul_overflow(value, 10, &value))
+			return GENERATE_END;
+	return value;
 }
 
-static double gen_linear(int64_t i, int64_t param, int64_t lo)
+static int64_t gen_linear(int64_t i, int64_t param, int64_t lo)
 {
-	return (double)(lo + i * param);
+	int64_t value;
+
+	if (__builtin_mul_overflow(i, param, &value) || __builtin_add_overflow(value, lo, &value))
+		return GENERATE_END;
+	return value;
 }
 
 /*
  * Bounds of a Prometheus native histogram of schema @param, in ns; i = 0 lies at 2^-30 s. Rounded
  * down: a whole number of ns is at most the bound if and only if it is at most its floor.
  */
-static double gen_native(int64_t i, int64_t param, int64_t lo)
+static int64_t gen_native(int64_t i, int64_t param, int64_t lo)
 {
+	long double value = 1e9L * exp2l((long double)i / (long double)(1ll << param) - 30);
+
 	(void)lo;
-	return floor(1e9 * exp2((double)i / (double)(1ll << param) - 30));
+	return value < 0x1p62L ? (int64_t)floorl(value) : GENERATE_END;
 }
 
 enum param { PARAM_NONE, PARAM_SCHEMA, PARAM_STEP };
@@ -120,7 +118,8 @@ static struct error *parse_param(const struct generator *g, enum dimension dim, 
 	uint64_t schema;
 
 	if (!colon != (g->param == PARAM_NONE))
-		return error_usage(colon ? "'%s' takes no parameter" : "'%s' needs a parameter, %s:...",
+		return error_usage(colon ? "'%s' takes no parameter" :
+					   "'%s' needs a parameter, %s:...",
 				   head, g->name);
 	if (g->param == PARAM_SCHEMA) {
 		if (dim != DIM_TIME)
@@ -155,7 +154,7 @@ static struct error *generate(const struct generator *g, const char *spec, struc
 {
 	cleanup_free char *head = xstrdup(spec);
 	char *comma = strchr(head, ',');
-	int64_t param = 0, lo, hi, side[TIME_BOUNDS_MAX];
+	int64_t param = 0, lo = 0, hi = 0, side[TIME_BOUNDS_MAX];
 	unsigned int n = 0, max = dims[l->dim].max;
 
 	if (comma)
@@ -163,19 +162,19 @@ static struct error *generate(const struct generator *g, const char *spec, struc
 	try(parse_param(g, l->dim, head, &param));
 	try(parse_range(l->dim, comma ? comma + 1 : dims[l->dim].range, &lo, &hi));
 
-	/* Bounded: the generators reach 2^62 in 62 * 2^SCHEMA_MAX steps, linear in @max. */
+	/* Bounded: the generators reach 2^62 in 62 * 2^SCHEMA_MAX steps, linear has @max. */
 	for (int64_t i = 0;; i++) {
-		double value = g->generate(i, param, lo);
+		int64_t value = g->generate(i, param, lo);
 
-		if (value > (double)hi)
+		if (value == GENERATE_END || value > hi)
 			break;
-		if (value < (double)lo || (n && (int64_t)value == side[n - 1]) ||
+		if (value < lo || (n && value == side[n - 1]) ||
 		    (l->dim == DIM_SECTORS && value == 0))
 			continue;
 		if (n >= max)
 			return error_usage("'%s' has more than %u bounds%s", spec, max,
 					   l->dim == DIM_SECTORS ? " per direction" : "");
-		side[n++] = (int64_t)value;
+		side[n++] = value;
 	}
 	if (!n)
 		return error_usage("'%s' has no bound between its ends", spec);
@@ -200,7 +199,7 @@ static struct error *parse_list(const char *spec, struct ladder *l)
 		try(unit_parse(l->dim, item, &bound));
 		try(add(l, bound, item));
 	}
-	return check_sides(l);
+	return NULL;
 }
 
 struct error *ladder_parse(enum dimension dim, const char *spec, struct ladder *ret)

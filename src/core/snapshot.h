@@ -17,8 +17,8 @@ struct loss {
 };
 
 struct snapshot {
-	int64_t time_ns;  /* CLOCK_REALTIME */
-	int64_t since_ns; /* CLOCK_REALTIME when the source began to count */
+	int64_t time_ns;    /* CLOCK_REALTIME */
+	int64_t since_ns;   /* CLOCK_REALTIME when the source began to count */
 	const char *source; /* static: "live" */
 	struct loss *losses;
 	unsigned int n_losses;

@@ -20,14 +20,9 @@ struct unit {
 static const struct unit time_units[] = {
 	{ "ns", 1 }, { "us", 1000 }, { "ms", 1000000 }, { "s", 1000000000 }, {}
 };
-static const struct unit size_units[] = {
-	{ "B", 1 },
-	{ "KiB", 1ll << 10 },
-	{ "MiB", 1ll << 20 },
-	{ "GiB", 1ll << 30 },
-	{ "TiB", 1ll << 40 },
-	{}
-};
+static const struct unit size_units[] = { { "B", 1 },           { "KiB", 1ll << 10 },
+					  { "MiB", 1ll << 20 }, { "GiB", 1ll << 30 },
+					  { "TiB", 1ll << 40 }, {} };
 
 static const struct dimension_info {
 	const char *what, *units_text;
@@ -62,7 +57,7 @@ struct error *unit_parse(enum dimension dim, const char *s, int64_t *ret)
 	const struct unit *unit = d->units;
 	const char *p = s;
 	bool negative = d->is_signed && *p == '-';
-	/* The digits without the point; 10^18 fits and 9 decimals are down to ns of a second. */
+	/* The digits without the point: at most 19, as 2^62 has, times at most 2^40. */
 	__int128 digits = 0;
 	int64_t scale = 1, divisor = d->divisor;
 	int n = 0;
@@ -73,7 +68,7 @@ struct error *unit_parse(enum dimension dim, const char *s, int64_t *ret)
 			point = true;
 			continue;
 		}
-		if (++n > 18)
+		if (++n > 19)
 			return error_usage("%s '%s' is too long", d->what, s);
 		digits = digits * 10 + (*p - '0');
 		if (point)
@@ -85,7 +80,8 @@ struct error *unit_parse(enum dimension dim, const char *s, int64_t *ret)
 		while (unit->name && strcmp(unit->name, p))
 			unit++;
 		if (!unit->name)
-			return error_usage("'%s' has an unknown unit '%s' (%s)", s, p, d->units_text);
+			return error_usage("'%s' has an unknown unit '%s' (%s)", s, p,
+					   d->units_text);
 	} else if (d->is_signed) {
 		divisor = 1;
 	} else if (d->unit_required && digits) {
@@ -94,9 +90,9 @@ struct error *unit_parse(enum dimension dim, const char *s, int64_t *ret)
 	digits *= unit->factor;
 	if (digits % ((__int128)scale * divisor))
 		return error_usage("'%s' is not a whole number of %s", s,
-				   dim == DIM_TIME     ? "nanoseconds" :
-				   dim == DIM_SIZE     ? "bytes" :
-							 "sectors of 512 bytes");
+				   dim == DIM_TIME ? "nanoseconds" :
+				   dim == DIM_SIZE ? "bytes" :
+						     "sectors of 512 bytes");
 	digits /= (__int128)scale * divisor;
 	if (digits >= (__int128)1 << 62)
 		return error_usage("%s '%s' is out of range", d->what, s);
@@ -156,7 +152,12 @@ void unit_format_short(enum dimension dim, int64_t value, char ret[UNIT_TEXT_MAX
 		unit_format_exact(dim, value, ret);
 		return;
 	}
-	if (v % (uint64_t)u->factor == 0 || scaled >= 99.95)
+	/* What would round to a whole unit of the next kind is one. */
+	if (u[1].name && scaled + 0.5 >= (double)(u[1].factor / u->factor)) {
+		u++;
+		scaled = 1;
+	}
+	if (scaled == (double)(int64_t)scaled || scaled >= 99.95)
 		decimals = 0;
 	else
 		decimals = scaled >= 9.995 ? 1 : 2;

@@ -27,11 +27,11 @@
 		t_;                     \
 	})
 
-#define take_fd(fd)           \
-	({                    \
-		int t_ = (fd);\
-		(fd) = -1;    \
-		t_;           \
+#define take_fd(fd)            \
+	({                     \
+		int t_ = (fd); \
+		(fd) = -1;     \
+		t_;            \
 	})
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
@@ -44,7 +44,8 @@ void closedirp(DIR **dir);
 void *xcalloc(size_t n, size_t size) __attribute__((malloc, returns_nonnull));
 void *xreallocarray(void *p, size_t n, size_t size) __attribute__((returns_nonnull));
 char *xstrdup(const char *s) __attribute__((malloc, returns_nonnull));
-char *xasprintf(const char *fmt, ...) __attribute__((malloc, returns_nonnull, format(printf, 1, 2)));
+char *xasprintf(const char *fmt, ...)
+	__attribute__((malloc, returns_nonnull, format(printf, 1, 2)));
 char *xvasprintf(const char *fmt, va_list ap)
 	__attribute__((malloc, returns_nonnull, format(printf, 1, 0)));
 

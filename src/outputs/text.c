@@ -71,8 +71,8 @@ static void row_label(const struct hist *h, unsigned int row, char ret[UNIT_TEXT
 
 #define LABEL_WIDTH 10
 
-static void cells(const struct hist *h, struct range rows, struct range cols, unsigned int cell_width,
-		  struct buf *out)
+static void cells(const struct hist *h, struct range rows, struct range cols,
+		  unsigned int cell_width, struct buf *out)
 {
 	char label[UNIT_TEXT_MAX];
 
@@ -97,8 +97,8 @@ static void cells(const struct hist *h, struct range rows, struct range cols, un
 	}
 }
 
-static void stat_text(const struct hist *h, const struct hist_stats *s, const struct hist_stat_column *c,
-		      char ret[CELL_MAX])
+static void stat_text(const struct hist *h, const struct hist_stats *s,
+		      const struct hist_stat_column *c, char ret[CELL_MAX])
 {
 	char bound[UNIT_TEXT_MAX] = "-";
 	int bucket;
@@ -116,8 +116,8 @@ static void stat_text(const struct hist *h, const struct hist_stats *s, const st
 		memcpy(&bucket, (const char *)s + c->offset, sizeof(bucket));
 		if (bucket >= 0)
 			bound_text(h->ladder, (unsigned int)bucket, bound);
-		snprintf(ret, CELL_MAX, "%s%s", bucket >= 0 && (unsigned int)bucket < h->ladder->n ? "<=" : "",
-			 bound);
+		snprintf(ret, CELL_MAX, "%s%s",
+			 bucket >= 0 && (unsigned int)bucket < h->ladder->n ? "<=" : "", bound);
 		return;
 	}
 }
@@ -212,7 +212,8 @@ static void seek(const struct hist *h, struct buf *out)
 		share(out, "within the bucket of 0", n[zero], total);
 	share(out, "forward", forward, total);
 	share(out, "backward", backward, total);
-	buf_printf(out, "  count %" PRIu64 "  mean %" PRId64 "\n", s.count, s.sum / (int64_t)s.count);
+	buf_printf(out, "  count %" PRIu64 "  mean %" PRId64 "\n", s.count,
+		   s.sum / (int64_t)s.count);
 }
 
 void text_losses(const struct snapshot *snap, struct buf *out)
@@ -234,8 +235,8 @@ void text_snapshot(const struct snapshot *snap, unsigned int width, struct buf *
 		time_format_seconds(h->since_ns, since);
 		buf_printf(out, "%s%s  %s%s%s, since %s\n\n", i ? "\n" : "",
 			   h->name.partition[0] ? h->name.partition : h->name.disk,
-			   h->kind == KIND_SEEK ? "" : blk_op_names[h->op], h->kind == KIND_SEEK ? "" : "  ",
-			   kind_titles[h->kind], since);
+			   h->kind == KIND_SEEK ? "" : blk_op_names[h->op],
+			   h->kind == KIND_SEEK ? "" : "  ", kind_titles[h->kind], since);
 		if (h->kind == KIND_SEEK)
 			seek(h, out);
 		else

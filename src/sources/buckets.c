@@ -31,7 +31,8 @@ static struct error *disk_ladders(struct live *live, const struct slots *slots,
 	return NULL;
 }
 
-struct error *live_ladders(struct live *live, const struct device *device, struct ladder ret[LADDER_KINDS])
+struct error *live_ladders(struct live *live, const struct device *device,
+			   struct ladder ret[LADDER_KINDS])
 {
 	cleanup(slots_deinit) struct slots slots = {};
 

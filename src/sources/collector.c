@@ -56,7 +56,10 @@ static const size_t map_offsets[MAP_NR] = {
 static const struct {
 	size_t prog, link;
 } prog_offsets[PROG_NR] = {
-#define PROG(name) { offsetof(struct collector, progs.name), offsetof(struct collector, links.name) }
+#define PROG(name)                                                                             \
+	{                                                                                      \
+		offsetof(struct collector, progs.name), offsetof(struct collector, links.name) \
+	}
 	[PROG_ISSUE] = PROG(block_rq_issue),
 	[PROG_COMPLETE] = PROG(block_rq_complete),
 	[PROG_COMPLETE_NESTED] = PROG(block_rq_complete_nested),
@@ -95,8 +98,9 @@ static unsigned int power_of_two(unsigned int n)
 }
 
 /* Request slots for the disks that are there, and for a few more of the largest kind likely. */
-static struct error *count_regions(const struct live_paths *paths, const struct device_list *devices,
-				   unsigned int n_cpus, unsigned int *ret)
+static struct error *count_regions(const struct live_paths *paths,
+				   const struct device_list *devices, unsigned int n_cpus,
+				   unsigned int *ret)
 {
 	uint64_t n = 1; /* index 0 is none */
 
@@ -112,12 +116,14 @@ static struct error *count_regions(const struct live_paths *paths, const struct 
 	/* One more disk with a queue per CPU and 1,023 tags in each. */
 	n += n_cpus * 8 > 16 ? n_cpus * 8 : 16;
 	if (n >= 1u << REGION_INDEX_BITS)
-		return error_new("the disks of this machine have too many tags (%" PRIu64 " regions)", n);
+		return error_new(
+			"the disks of this machine have too many tags (%" PRIu64 " regions)", n);
 	*ret = (unsigned int)n;
 	return NULL;
 }
 
-static struct error *size_maps(struct collector *skel, const struct meta *meta, unsigned int n_devices)
+static struct error *size_maps(struct collector *skel, const struct meta *meta,
+			       unsigned int n_devices)
 {
 	const struct {
 		enum pin_map map;
@@ -139,7 +145,8 @@ static struct error *size_maps(struct collector *skel, const struct meta *meta, 
 		int err = bpf_map__set_max_entries(skel_map(skel, sizes[i].map), sizes[i].entries);
 
 		if (err)
-			return error_errno(-err, "cannot size the map %s", pin_map_names[sizes[i].map]);
+			return error_errno(-err, "cannot size the map %s",
+					   pin_map_names[sizes[i].map]);
 	}
 	return NULL;
 }
@@ -157,7 +164,8 @@ static struct error *set_inner_maps(struct collector *skel, const struct meta *m
 		try(inner_create(meta->hist_blocks, varying, &fd));
 		err = bpf_map__set_inner_map_fd(skel_map(skel, outer[i]), fd);
 		if (err)
-			return error_errno(-err, "cannot shape the map %s", pin_map_names[outer[i]]);
+			return error_errno(-err, "cannot shape the map %s",
+					   pin_map_names[outer[i]]);
 		fd = -1;
 	}
 	return NULL;
@@ -197,7 +205,8 @@ static struct error *load(const struct live_paths *paths, const struct meta *met
 }
 
 /* Pins maps and programs below the new directory. */
-static struct error *pin(const struct live_paths *paths, struct collector *skel, const struct meta *meta)
+static struct error *pin(const struct live_paths *paths, struct collector *skel,
+			 const struct meta *meta)
 {
 	static const char *const dirs[] = { "", "/maps", "/inner", "/progs", "/links" };
 
@@ -270,15 +279,16 @@ static void fill_meta(struct meta *meta, const struct live_settings *settings,
 	meta->hist_blocks = image_blocks(n_size, meta->stripes);
 	if (meta->hist_blocks < HIST_BLOCKS_MIN)
 		meta->hist_blocks = HIST_BLOCKS_MIN;
-	meta->stamp_used = settings->stamp == STAMP_KERNEL ||
-					   (settings->stamp == STAMP_AUTO && !kernel->cached_clock) ?
+	meta->stamp_used = settings->stamp == STAMP_KERNEL || (settings->stamp == STAMP_AUTO &&
+							       !kernel->cached_clock) ?
 				   STAMP_KERNEL :
 				   STAMP_OWN;
 	for (int i = 0; i < LADDER_KINDS; i++) {
 		const struct ladder *l = &settings->ladders[i];
 
 		if (strlen(settings->texts[i]) < LADDER_TEXT_MAX)
-			memcpy(meta->ladders[i].text, settings->texts[i], strlen(settings->texts[i]));
+			memcpy(meta->ladders[i].text, settings->texts[i],
+			       strlen(settings->texts[i]));
 		meta->ladders[i].n = l->n;
 		memcpy(meta->ladders[i].bound, l->bound, l->n * sizeof(l->bound[0]));
 	}
@@ -338,11 +348,14 @@ static struct error *differs(const struct live *live, const struct live_settings
 	if (meta->kinds != settings->kinds)
 		buf_printf(&what, "%s--kinds", what.len ? ", " : "");
 	if (meta->stamp != settings->stamp)
-		buf_printf(&what, "%s--stamp (%s)", what.len ? ", " : "", stamp_mode_names[meta->stamp]);
+		buf_printf(&what, "%s--stamp (%s)", what.len ? ", " : "",
+			   stamp_mode_names[meta->stamp]);
 	if (!what.len)
 		return NULL;
-	err = error_new("the collector is already running with other settings: %s; nothing was changed; "
-			"stop it first, or set a device's bounds with: blkhist buckets", what.str);
+	err = error_new(
+		"the collector is already running with other settings: %s; nothing was changed; "
+		"stop it first, or set a device's bounds with: blkhist buckets",
+		what.str);
 	buf_deinit(&what);
 	return err;
 }

@@ -22,10 +22,11 @@ static struct error *parse_line(char *line, struct diskstats *ret)
 	uint64_t number[2];
 	unsigned int n = 0;
 
-	for (char *w = strtok_r(line, " \n", &save); w && n < WORDS_MAX; w = strtok_r(NULL, " \n", &save))
+	for (char *w = strtok_r(line, " \n", &save); w && n < WORDS_MAX;
+	     w = strtok_r(NULL, " \n", &save))
 		word[n++] = w;
 	if (n < 7 + 1)
-		return error_new("has a line of %u words", n);
+		return error_new("a line has %u words", n);
 	for (int i = 0; i < 2; i++)
 		try(parse_u64(word[i], 0, UINT32_MAX, &number[i]));
 	*ret = (struct diskstats){ .major = (uint32_t)number[0], .minor = (uint32_t)number[1] };
@@ -53,7 +54,7 @@ struct error *diskstats_read(const char *root, struct diskstats **ret, unsigned 
 		stats = xreallocarray(stats, count + 1, sizeof(*stats));
 		err = parse_line(line, &stats[count]);
 		if (err)
-			return error_prefix(err, "cannot use %s", path);
+			return error_in_file(err, path);
 		count++;
 	}
 	*ret = take(stats);
@@ -61,8 +62,8 @@ struct error *diskstats_read(const char *root, struct diskstats **ret, unsigned 
 	return NULL;
 }
 
-const struct diskstats *diskstats_find(const struct diskstats *stats, unsigned int n, uint32_t major,
-				       uint32_t minor)
+const struct diskstats *diskstats_find(const struct diskstats *stats, unsigned int n,
+				       uint32_t major, uint32_t minor)
 {
 	for (unsigned int i = 0; i < n; i++)
 		if (stats[i].major == major && stats[i].minor == minor)

@@ -17,7 +17,7 @@ struct diskstats {
 struct error *diskstats_read(const char *root, struct diskstats **ret, unsigned int *n) must_check;
 
 /* NULL if there is none. */
-const struct diskstats *diskstats_find(const struct diskstats *stats, unsigned int n, uint32_t major,
-				       uint32_t minor);
+const struct diskstats *diskstats_find(const struct diskstats *stats, unsigned int n,
+				       uint32_t major, uint32_t minor);
 
 #endif

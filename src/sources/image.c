@@ -28,7 +28,8 @@ unsigned int image_blocks(unsigned int n_size, unsigned int stripes)
 }
 
 void image_format(struct hist_block *header, const struct ladder ladders[3], unsigned int kinds,
-		  unsigned int n_blocks, unsigned int stripes, __u64 boottime_ns, int64_t realtime_ns)
+		  unsigned int n_blocks, unsigned int stripes, __u64 boottime_ns,
+		  int64_t realtime_ns)
 {
 	const struct ladder *time = &ladders[DIM_TIME], *size = &ladders[DIM_SIZE];
 	const struct ladder *seek = &ladders[DIM_SECTORS];
@@ -49,8 +50,10 @@ void image_format(struct hist_block *header, const struct ladder ladders[3], uns
 	for (unsigned int i = 0; i < SIZE_BOUNDS_MAX; i++)
 		h[HDR_SIZE_BOUNDS + i] = i < size->n ? (__u64)size->bound[i] : BOUND_NONE;
 	for (unsigned int i = 0; i < ROW_CELLS; i++) {
-		header->row[ROW_TIME_BOUNDS].cell[i] = i < time->n ? (__u64)time->bound[i] : BOUND_NONE;
-		header->row[ROW_SEEK_BOUNDS].cell[i] = i < seek->n ? (__u64)seek->bound[i] : BOUND_NONE;
+		header->row[ROW_TIME_BOUNDS].cell[i] = i < time->n ? (__u64)time->bound[i] :
+								     BOUND_NONE;
+		header->row[ROW_SEEK_BOUNDS].cell[i] = i < seek->n ? (__u64)seek->bound[i] :
+								     BOUND_NONE;
 	}
 }
 
@@ -65,12 +68,14 @@ static bool header_valid(const __u64 *h, unsigned int n_blocks)
 {
 	return h[HDR_N_TIME] <= TIME_BOUNDS_MAX && h[HDR_N_SIZE] <= SIZE_BOUNDS_MAX &&
 	       h[HDR_N_SEEK] <= SEEK_BOUNDS_MAX && h[HDR_STRIPES] >= 1 &&
-	       h[HDR_STRIPES] <= STRIPES_MAX && h[HDR_STRIPE_BLOCKS] == STRIPE_BLOCKS(h[HDR_N_SIZE] + 1) &&
+	       h[HDR_STRIPES] <= STRIPES_MAX &&
+	       h[HDR_STRIPE_BLOCKS] == STRIPE_BLOCKS(h[HDR_N_SIZE] + 1) &&
 	       h[HDR_FIRST_STRIPE] == BLOCK_SHARED + SHARED_BLOCKS(h[HDR_N_SIZE] + 1) &&
 	       image_blocks((unsigned int)h[HDR_N_SIZE], (unsigned int)h[HDR_STRIPES]) <= n_blocks;
 }
 
-struct error *image_from_map(const struct hist_block *blocks, unsigned int n_blocks, struct image *ret)
+struct error *image_from_map(const struct hist_block *blocks, unsigned int n_blocks,
+			     struct image *ret)
 {
 	const __u64 *h = blocks[BLOCK_HEADER].row[ROW_HEADER].cell;
 	unsigned int first, stripe_blocks, stripes;
@@ -97,10 +102,12 @@ static unsigned int stripe(const struct image *im)
 
 unsigned int image_rows(const struct image *im, enum hist_kind kind, enum blk_op op)
 {
-	return kind == KIND_SEEK || op == OP_FLUSH ? 1 : (unsigned int)image_header(im)[HDR_N_SIZE] + 1;
+	return kind == KIND_SEEK || op == OP_FLUSH ? 1 :
+						     (unsigned int)image_header(im)[HDR_N_SIZE] + 1;
 }
 
-struct hist_row *image_row(const struct image *im, enum hist_kind kind, enum blk_op op, unsigned int size)
+struct hist_row *image_row(const struct image *im, enum hist_kind kind, enum blk_op op,
+			   unsigned int size)
 {
 	unsigned int n_rows = (unsigned int)image_header(im)[HDR_N_SIZE] + 1;
 

@@ -29,11 +29,12 @@ unsigned int image_blocks(unsigned int n_size, unsigned int stripes);
  * Writes the header block for a map of @n_blocks blocks: as many stripes as fit, at most @stripes.
  */
 void image_format(struct hist_block *header, const struct ladder ladders[3], unsigned int kinds,
-		  unsigned int n_blocks, unsigned int stripes, __u64 boottime_ns, int64_t realtime_ns);
+		  unsigned int n_blocks, unsigned int stripes, __u64 boottime_ns,
+		  int64_t realtime_ns);
 
 /* Makes an image of the blocks of a map; the error says what is damaged. */
-struct error *image_from_map(const struct hist_block *blocks, unsigned int n_blocks, struct image *ret)
-	must_check;
+struct error *image_from_map(const struct hist_block *blocks, unsigned int n_blocks,
+			     struct image *ret) must_check;
 
 static inline __u64 *image_header(const struct image *im)
 {
@@ -41,7 +42,8 @@ static inline __u64 *image_header(const struct image *im)
 }
 
 /* Where a histogram's row lies in an image. */
-struct hist_row *image_row(const struct image *im, enum hist_kind kind, enum blk_op op, unsigned int size);
+struct hist_row *image_row(const struct image *im, enum hist_kind kind, enum blk_op op,
+			   unsigned int size);
 unsigned int image_rows(const struct image *im, enum hist_kind kind, enum blk_op op);
 /* CLOCK_REALTIME ns since when a histogram counts; kept in baselines, 0 if it was never reset. */
 __u64 *image_since(const struct image *im, enum hist_kind kind, enum blk_op op);
@@ -53,7 +55,8 @@ bool image_same_ladders(const struct image *a, const struct image *b);
 /* dst += src, dst -= src, cell by cell, losses included; the ladders must be equal. */
 void image_add(struct image *dst, const struct image *src);
 /* Replaces one histogram of @dst by that of @src. */
-void image_set_hist(struct image *dst, const struct image *src, enum hist_kind kind, enum blk_op op);
+void image_set_hist(struct image *dst, const struct image *src, enum hist_kind kind,
+		    enum blk_op op);
 
 /* Requests of an operation that were counted, with those of earlier ladders and unusable stamps. */
 __u64 image_requests(const struct image *im, enum blk_op op);

@@ -49,9 +49,9 @@ static int tracepoint_args(const struct btf *btf, const char *tracepoint)
 	int id = btf__find_by_name_kind(btf, name, BTF_KIND_TYPEDEF);
 	const struct btf_type *t = id > 0 ? btf__type_by_id(btf, (__u32)id) : NULL;
 
-	t = t ? btf__type_by_id(btf, t->type) : NULL;		   /* a pointer ... */
+	t = t ? btf__type_by_id(btf, t->type) : NULL;                  /* a pointer ... */
 	t = t && btf_is_ptr(t) ? btf__type_by_id(btf, t->type) : NULL; /* ... to a function */
-	return t && btf_is_func_proto(t) ? btf_vlen(t) - 1 : -1;   /* less the private pointer */
+	return t && btf_is_func_proto(t) ? btf_vlen(t) - 1 : -1; /* less the private pointer */
 }
 
 static bool lockdown_confidentiality(const struct live_paths *paths)
@@ -83,11 +83,13 @@ static bool has_capabilities(void)
 struct error *kernel_explain_refusal(const struct live_paths *paths, int errnum)
 {
 	if (lockdown_confidentiality(paths))
-		return error_new("the kernel is locked down for confidentiality, so BPF programs may not "
-				 "read it; boot with lockdown=integrity or without lockdown");
+		return error_new(
+			"the kernel is locked down for confidentiality, so BPF programs may not "
+			"read it; boot with lockdown=integrity or without lockdown");
 	if ((errnum == EPERM || errnum == EACCES) && !has_capabilities())
-		return error_new("the capabilities CAP_BPF and CAP_PERFMON are missing; run blkhist as "
-				 "root");
+		return error_new(
+			"the capabilities CAP_BPF and CAP_PERFMON are missing; run blkhist as "
+			"root");
 	return NULL;
 }
 
@@ -99,15 +101,21 @@ struct error *kernel_facts_read(const struct live_paths *paths, struct kernel_fa
 	static const struct {
 		const char *name;
 		int args;
-	} points[] = { { "block_rq_issue", 1 }, { "block_rq_complete", 3 }, { "block_rq_requeue", 1 } };
+	} points[] = { { "block_rq_issue", 1 },
+		       { "block_rq_complete", 3 },
+		       { "block_rq_requeue", 1 } };
 	static const struct {
 		const char *type, *member;
-	} fields[] = { { "block_device", "bd_device" }, { "request", "mq_hctx" }, { "request_queue", "disk" } };
+	} fields[] = { { "block_device", "bd_device" },
+		       { "request", "mq_hctx" },
+		       { "request_queue", "disk" } };
 
 	try(kernel_explain_refusal(paths, EPERM));
 	if (access(path, R_OK))
-		return error_errno(errno, "cannot read the kernel's type information in %s; it needs "
-					  "CONFIG_DEBUG_INFO_BTF", path);
+		return error_errno(errno,
+				   "cannot read the kernel's type information in %s; it needs "
+				   "CONFIG_DEBUG_INFO_BTF",
+				   path);
 	btf = btf__parse_raw(path);
 	if (!btf)
 		return error_errno(errno, "cannot parse the kernel's type information in %s", path);
@@ -115,20 +123,24 @@ struct error *kernel_facts_read(const struct live_paths *paths, struct kernel_fa
 		int args = tracepoint_args(btf, points[i].name);
 
 		if (args != points[i].args)
-			return error_new("this kernel is not supported: its tracepoint %s %s; blkhist "
-					 "needs Linux 5.16 or newer", points[i].name,
-					 args < 0 ? "is missing" : "has other arguments");
+			return error_new(
+				"this kernel is not supported: its tracepoint %s %s; blkhist "
+				"needs Linux 5.16 or newer",
+				points[i].name, args < 0 ? "is missing" : "has other arguments");
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
 		if (!has_member(btf, fields[i].type, fields[i].member))
-			return error_new("this kernel is not supported: its struct %s has no %s; blkhist "
-					 "needs Linux 5.16 or newer", fields[i].type, fields[i].member);
+			return error_new(
+				"this kernel is not supported: its struct %s has no %s; blkhist "
+				"needs Linux 5.16 or newer",
+				fields[i].type, fields[i].member);
 
 	/* Macros before 6.11 and 6.12: 20 and 4, in include/linux/blkdev.h and blk-mq.h. */
 	facts.queue_flag_stats_bit = enumerator(btf, "QUEUE_FLAG_STATS", 20);
 	facts.rqf_flush_seq_bit = enumerator(btf, "__RQF_FLUSH_SEQ", 4);
 	/* 05b24ff9b2cf (6.2), which made this function global, began to skip nested runs. */
-	facts.skips_nested = btf__find_by_name_kind(btf, "bpf_prog_inc_misses_counter", BTF_KIND_FUNC) > 0;
+	facts.skips_nested =
+		btf__find_by_name_kind(btf, "bpf_prog_inc_misses_counter", BTF_KIND_FUNC) > 0;
 	/* 06b23f92af87 (6.9) */
 	facts.cached_clock = has_member(btf, "blk_plug", "cur_ktime");
 	*ret = facts;

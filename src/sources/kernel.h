@@ -10,7 +10,8 @@
 
 struct kernel_facts {
 	unsigned int queue_flag_stats_bit, rqf_flush_seq_bit;
-	bool skips_nested;  /* a program does not interrupt itself: the skipped run must be made good */
+	bool skips_nested; /* a program does not interrupt itself: the skipped run must be made good
+			    */
 	bool cached_clock; /* issue stamps of the kernel may be as old as the submitter's plug */
 };
 
@@ -18,7 +19,8 @@ struct kernel_facts {
  * Fails, in one sentence, where the collector cannot run: no BTF, a tracepoint or field missing,
  * lockdown, missing capabilities.
  */
-struct error *kernel_facts_read(const struct live_paths *paths, struct kernel_facts *ret) must_check;
+struct error *kernel_facts_read(const struct live_paths *paths,
+				struct kernel_facts *ret) must_check;
 
 /* Says why BPF refused something with @errnum: capabilities, lockdown, or neither (NULL). */
 struct error *kernel_explain_refusal(const struct live_paths *paths, int errnum) must_check;

@@ -38,7 +38,8 @@ const struct meta *live_meta(const struct live *live)
 
 static struct error *open_map(struct live *live, enum pin_map map)
 {
-	cleanup_free char *path = pins_path(&live->paths, "%s/maps/%s", live->dir, pin_map_names[map]);
+	cleanup_free char *path =
+		pins_path(&live->paths, "%s/maps/%s", live->dir, pin_map_names[map]);
 	int fd = bpf_obj_get(path);
 
 	if (fd < 0) {
@@ -46,8 +47,10 @@ static struct error *open_map(struct live *live, enum pin_map map)
 
 		try(kernel_explain_refusal(&live->paths, errnum));
 		if (errnum == ENOENT)
-			return error_new("the collector's directory is damaged: %s is missing; run: "
-					 "blkhist stop", path);
+			return error_new(
+				"the collector's directory is damaged: %s is missing; run: "
+				"blkhist stop",
+				path);
 		return error_errno(errnum, "cannot open %s", path);
 	}
 	live->maps[map] = fd;
@@ -67,7 +70,8 @@ static struct error *read_meta(struct live *live)
 
 	try(open_map(live, MAP_META));
 	if (bpf_obj_get_info_by_fd(live->maps[MAP_META], &info, &len))
-		return error_errno(errno, "cannot ask for the properties of the collector's settings");
+		return error_errno(errno,
+				   "cannot ask for the properties of the collector's settings");
 	if (info.value_size < sizeof(start) || info.value_size > 1u << 20)
 		return error_new("the collector's settings are damaged; run: blkhist stop");
 	value = xcalloc(1, info.value_size);
@@ -77,9 +81,10 @@ static struct error *read_meta(struct live *live)
 	if (start.magic != BLKHIST_ABI_MAGIC)
 		return error_new("the collector's settings are damaged; run: blkhist stop");
 	if (start.abi_version != BLKHIST_ABI_VERSION)
-		return error_new("the running collector has format %u, this blkhist knows format %u; use the "
-				 "blkhist that started it, or run: blkhist stop", start.abi_version,
-				 BLKHIST_ABI_VERSION);
+		return error_new(
+			"the running collector has format %u, this blkhist knows format %u; use the "
+			"blkhist that started it, or run: blkhist stop",
+			start.abi_version, BLKHIST_ABI_VERSION);
 	if (info.value_size != sizeof(*meta))
 		return error_new("the collector's settings are damaged; run: blkhist stop");
 	memcpy(meta, value, sizeof(*meta));
@@ -98,7 +103,8 @@ static struct error *map_table(struct live *live, enum pin_map map, size_t size,
 	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, live->maps[map], 0);
 
 	if (p == MAP_FAILED)
-		return error_errno(errno, "cannot map the collector's table %s", pin_map_names[map]);
+		return error_errno(errno, "cannot map the collector's table %s",
+				   pin_map_names[map]);
 	memcpy(ret, &p, sizeof(p));
 	return NULL;
 }
@@ -116,7 +122,8 @@ struct error *live_open_dir(const struct live_paths *paths, const char *dir, str
 	for (enum pin_map map = 0; map < MAP_NR; map++)
 		if (map != MAP_META)
 			try(open_map(live, map));
-	try(map_table(live, MAP_PARTS, live->meta.max_partitions * sizeof(struct part), &live->parts));
+	try(map_table(live, MAP_PARTS, live->meta.max_partitions * sizeof(struct part),
+		      &live->parts));
 	try(map_table(live, MAP_HINTS, sizeof(struct hints), &live->hints));
 	*ret = take(live);
 	return NULL;
@@ -125,7 +132,8 @@ struct error *live_open_dir(const struct live_paths *paths, const char *dir, str
 void meta_ladders(const struct meta *meta, struct ladder ret[LADDER_KINDS])
 {
 	for (int i = 0; i < LADDER_KINDS; i++) {
-		ret[i] = (struct ladder){ .dim = (enum dimension)i, .n = (unsigned int)meta->ladders[i].n };
+		ret[i] = (struct ladder){ .dim = (enum dimension)i,
+					  .n = (unsigned int)meta->ladders[i].n };
 		memcpy(ret[i].bound, meta->ladders[i].bound, ret[i].n * sizeof(ret[i].bound[0]));
 	}
 }
@@ -197,7 +205,8 @@ static struct error *reclaim_parts(struct live *live, struct slots *slots,
 			continue;
 		}
 		if (bpf_map_delete_elem(live->maps[MAP_PART_IDS], &part->key) && errno != ENOENT)
-			return error_errno(errno, "cannot give back counters of a device that is gone");
+			return error_errno(errno,
+					   "cannot give back counters of a device that is gone");
 		live->parts[index] = (struct part){};
 		for (unsigned int h = 0; h < PART_HINTS; h++)
 			if (live->hints->part[h] == index)

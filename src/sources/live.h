@@ -82,9 +82,9 @@ struct error *live_set_ladders(struct live *live, const struct device_list *devi
 
 struct live_status {
 	const struct meta *meta;
-	uint64_t memory; /* bytes, as the kernel charges them for the maps */
+	uint64_t memory;                /* bytes, as the kernel charges them for the maps */
 	unsigned int partitions, spare; /* in use, ready */
-	unsigned int regions;		/* in use */
+	unsigned int regions;           /* in use */
 	struct {
 		const char *program, *tracepoint;
 		bool attached;
@@ -93,12 +93,14 @@ struct live_status {
 };
 struct error *live_status(struct live *live, struct live_status *ret) must_check;
 
-/* A comparison with /proc/diskstats. */
+/* A comparison with /proc/diskstats, whose rise must be ours + unseen. */
 struct verify_row {
 	struct device_name name;
 	enum blk_op op;
-	uint64_t ours;		     /* requests counted since the start */
-	uint64_t diskstats_lo, diskstats_hi; /* rise of diskstats; they differ if I/O ran at the start */
+	uint64_t ours;   /* requests counted since the start */
+	uint64_t unseen; /* completions that no program was run for, known by their slots */
+	uint64_t diskstats_lo,
+		diskstats_hi; /* rise of diskstats; they differ if I/O ran at the start */
 	bool equal;
 };
 struct verify_result {

@@ -15,18 +15,19 @@
 struct live {
 	struct live_paths paths;
 	const char *dir; /* "blkhist", or "blkhist-new" while it is built */
-	int lock; /* -1 while it is built */
+	int lock;        /* -1 while it is built */
 	int maps[MAP_NR];
 	struct meta meta;
 	struct part *parts;  /* mapped: the kernel's own table of BLKHIST_MAX_PARTITIONS */
 	struct hints *hints; /* likewise */
 };
 
-struct error *live_open_dir(const struct live_paths *paths, const char *dir, struct live **ret) must_check;
+struct error *live_open_dir(const struct live_paths *paths, const char *dir,
+			    struct live **ret) must_check;
 
 /*
- * Under the lock. Ends what a killed process left undone, makes room and keeps spare counters ready,
- * and gives partitions that have appeared on a disk that disk's ladders.
+ * Under the lock. Ends what a killed process left undone, makes room and keeps spare counters
+ * ready, and gives partitions that have appeared on a disk that disk's ladders.
  */
 struct error *live_prepare(struct live *live, const struct device_list *devices) must_check;
 
@@ -38,7 +39,7 @@ struct slots {
 	struct {
 		unsigned int index;
 		struct part part;
-	} *slot;
+	} * slot;
 	unsigned int n;
 };
 struct error *slots_read(struct live *live, struct slots *ret) must_check;
@@ -48,14 +49,16 @@ void slots_deinit(struct slots *s);
  * Opens the inner map at @index of an outer map; *@ret is -1 if there is none. Works while another
  * process replaces it.
  */
-struct error *slot_open(struct live *live, enum pin_map outer, unsigned int index, int *ret) must_check;
+struct error *slot_open(struct live *live, enum pin_map outer, unsigned int index,
+			int *ret) must_check;
 /* Puts an inner map at @index, pinned; on return no program uses the one before any more. */
-struct error *slot_set(struct live *live, enum pin_map outer, unsigned int index, int fd) must_check;
+struct error *slot_set(struct live *live, enum pin_map outer, unsigned int index,
+		       int fd) must_check;
 struct error *slot_clear(struct live *live, enum pin_map outer, unsigned int index) must_check;
 
 /* Reads the counters, or the baseline, at @index; no blocks if there are none. */
-struct error *slot_image(struct live *live, enum pin_map outer, unsigned int index, struct image *ret)
-	must_check;
+struct error *slot_image(struct live *live, enum pin_map outer, unsigned int index,
+			 struct image *ret) must_check;
 
 /*
  * The index of a device's counters, which are made at need: 0 only if no counters are ready.
@@ -64,7 +67,8 @@ struct error *slot_for_device(struct live *live, const struct device *device,
 			      const struct device *disk, unsigned int *ret) must_check;
 
 /* Creates zeroed counters with these ladders. */
-struct error *slot_create(struct live *live, const struct ladder ladders[LADDER_KINDS], int *ret) must_check;
+struct error *slot_create(struct live *live, const struct ladder ladders[LADDER_KINDS],
+			  int *ret) must_check;
 
 /* Replaces the counters at @index by zeroed ones, carrying their totals over. Under the lock. */
 struct error *slot_replace(struct live *live, unsigned int index,

@@ -53,14 +53,17 @@ struct error *pins_mount(const struct live_paths *paths)
 	struct statfs fs;
 
 	if (statfs(paths->bpffs, &fs))
-		return error_errno(errno,
-				   "cannot use %s (needed to keep the collector; is CONFIG_BPF_SYSCALL on?)",
-				   paths->bpffs);
+		return error_errno(
+			errno,
+			"cannot use %s (needed to keep the collector; is CONFIG_BPF_SYSCALL on?)",
+			paths->bpffs);
 	if (fs.f_type == BPF_FS_MAGIC)
 		return NULL;
 	if (mount("bpf", paths->bpffs, "bpf", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=700"))
-		return error_errno(errno, "cannot mount the BPF file system on %s; as root, run: "
-					  "mount -t bpf bpf %s", paths->bpffs, paths->bpffs);
+		return error_errno(errno,
+				   "cannot mount the BPF file system on %s; as root, run: "
+				   "mount -t bpf bpf %s",
+				   paths->bpffs, paths->bpffs);
 	return NULL;
 }
 

@@ -24,6 +24,8 @@ static const struct {
 	[LOSS_EARLY] = { "early", "issued before the start of the collector: request time only" },
 	[LOSS_NO_ISSUE] = { "no_issue", "no issue stamp: request time only" },
 	[LOSS_NEGATIVE] = { "negative", "issue stamp out of order: request time only" },
+	[LOSS_UNSEEN] = { "unseen",
+			  "completions that the kernel showed to no BPF program: not counted" },
 	[LOSS_UNISSUED] = { "unissued", "never went to the device (empty flushes): request time only" },
 	[LOSS_PARTIAL] = { "partial", "partial completions; they end nothing, nothing is lost" },
 	[LOSS_REQUEUE] = { "requeued", "requeues; service time counts from the last issue" },
@@ -31,7 +33,7 @@ static const struct {
 	[LOSS_PASSTHROUGH] = { "passthrough", "driver commands, in no histogram" },
 	[LOSS_NO_PART] = { "no_counters", "completions on devices without counters: not counted" },
 	[LOSS_NO_SLOT] = { "no_slot", "issues without a request slot: counted as no_issue later" },
-	[LOSS_RECOVERED] = { "recovered", "nested runs made good by the second program; nothing is lost" },
+	[LOSS_RECOVERED] = { "recovered", "skipped runs made good by the second program; nothing is lost" },
 };
 
 /*
@@ -77,20 +79,26 @@ static struct error *add_losses(struct live *live, const struct slots *slots, ui
 			return error_errno(errno, "cannot read the losses");
 	try(nested_runs(live, &nested));
 	nested = nested > global[LOSS_RECOVERED] ? nested - global[LOSS_RECOVERED] : 0;
-	snapshot_add_loss(snap, "nested", "runs that the kernel skipped: not counted", nested);
+	snapshot_add_loss(
+		snap, "nested",
+		"program runs that the kernel skipped; completions missed so are in unseen",
+		nested);
 	for (unsigned int c = 0; c < GLOBAL_LOSS_NR; c++)
 		snapshot_add_loss(snap, global_losses[c].name, global_losses[c].help, global[c]);
 	for (unsigned int c = 0; c < PART_LOSS_NR; c++)
 		snapshot_add_loss(snap, part_losses[c].name, part_losses[c].help, part[c]);
-	snapshot_add_loss(snap, "other_ladder",
-			  "requests of partitions that do not have their disk's ladders yet: in the "
-			  "partition, not in the disk", other_ladder);
+	snapshot_add_loss(
+		snap, "other_ladder",
+		"requests of partitions that do not have their disk's ladders yet: in the "
+		"partition, not in the disk",
+		other_ladder);
 	return NULL;
 }
 
 /* --- images of what a person names --- */
 
-/* Counters as a device shows them: of a partition its own, of a disk the sum of all its partitions'. */
+/* Counters as a device shows them: of a partition its own, of a disk the sum of all its
+ * partitions'. */
 struct view {
 	unsigned int index; /* where its baseline is; 0: a disk without I/O of its own */
 	struct image raw, baseline;
@@ -103,8 +111,8 @@ static void view_deinit(struct view *v)
 	image_deinit(&v->baseline);
 }
 
-static struct error *view_read(struct live *live, const struct slots *slots, const struct device *device,
-			       struct view *view)
+static struct error *view_read(struct live *live, const struct slots *slots,
+			       const struct device *device, struct view *view)
 {
 	bool whole = device->sysfs_id == device->disk_sysfs_id;
 
@@ -122,8 +130,8 @@ static struct error *view_read(struct live *live, const struct slots *slots, con
 		const struct part *part = &slots->slot[i].part;
 		cleanup(image_deinit) struct image im = {};
 
-		if (part->disk_sysfs_id != device->sysfs_id || part->key.diskseq != device->diskseq ||
-		    part->key.sysfs_id == device->sysfs_id)
+		if (part->disk_sysfs_id != device->sysfs_id ||
+		    part->key.diskseq != device->diskseq || part->key.sysfs_id == device->sysfs_id)
 			continue;
 		try(slot_image(live, MAP_HISTS, slots->slot[i].index, &im));
 		if (!im.n_blocks)
@@ -187,10 +195,11 @@ static bool selected(const struct live_selection *sel, const struct device *devi
 }
 
 /* Calls @stmt for every selected kind and operation; seek has no operation. */
-#define FOR_EACH_HIST(sel, kind, op)                                      \
-	for (enum hist_kind kind = 0; kind < KIND_NR; kind++)             \
+#define FOR_EACH_HIST(sel, kind, op)                                                 \
+	for (enum hist_kind kind = 0; kind < KIND_NR; kind++)                        \
 		for (enum blk_op op = 0; op < (kind == KIND_SEEK ? 1 : OP_NR); op++) \
-			if ((sel)->kinds & 1u << kind && (kind == KIND_SEEK || (sel)->ops & 1u << op))
+			if ((sel)->kinds & 1u << kind &&                             \
+			    (kind == KIND_SEEK || (sel)->ops & 1u << op))
 
 struct error *live_read(struct live *live, const struct device_list *devices,
 			const struct live_selection *sel, struct snapshot *ret)
@@ -234,10 +243,10 @@ static struct error *store_baseline(struct live *live, unsigned int index, const
 		image_copy(&base, &view->baseline);
 	} else {
 		image_copy(&base, &view->raw);
-		memset(&base.blocks[BLOCK_SHARED], 0, (base.n_blocks - BLOCK_SHARED) * sizeof(*base.blocks));
+		memset(&base.blocks[BLOCK_SHARED], 0,
+		       (base.n_blocks - BLOCK_SHARED) * sizeof(*base.blocks));
 	}
-	FOR_EACH_HIST(sel, kind, op)
-	{
+	FOR_EACH_HIST(sel, kind, op) {
 		image_set_hist(&base, &view->raw, kind, op);
 		*image_since(&base, kind, op) = (uint64_t)now_ns;
 	}

@@ -15,7 +15,8 @@ static char *inner_path(struct live *live, uint32_t id)
 }
 
 /* The id of the inner map at @index, 0 if there is none. */
-static struct error *outer_get(struct live *live, enum pin_map outer, unsigned int index, uint32_t *ret)
+static struct error *outer_get(struct live *live, enum pin_map outer, unsigned int index,
+			       uint32_t *ret)
 {
 	__u32 key = index, id = 0;
 
@@ -48,7 +49,8 @@ struct error *slot_open(struct live *live, enum pin_map outer, unsigned int inde
 			return error_errno(errno, "cannot open %s", path);
 	}
 	return error_new("the pinned histogram %u of %s is missing; the collector's directory is "
-			 "damaged; run: blkhist stop", index, pin_map_names[outer]);
+			 "damaged; run: blkhist stop",
+			 index, pin_map_names[outer]);
 }
 
 struct error *slot_set(struct live *live, enum pin_map outer, unsigned int index, int fd)
@@ -64,7 +66,8 @@ struct error *slot_set(struct live *live, enum pin_map outer, unsigned int index
 		return error_errno(errno, "cannot pin %s", path);
 	/* The kernel waits here until no program can still hold the old map. */
 	if (bpf_map_update_elem(live->maps[outer], &key, &value, BPF_ANY))
-		return error_errno(errno, "cannot set entry %u of the map %s", index, pin_map_names[outer]);
+		return error_errno(errno, "cannot set entry %u of the map %s", index,
+				   pin_map_names[outer]);
 	if (!old || old == id || outer == MAP_HISTS)
 		return NULL; /* what hists held is still in retired */
 	old_path = inner_path(live, old);
@@ -95,7 +98,8 @@ struct error *slot_clear(struct live *live, enum pin_map outer, unsigned int ind
 	return NULL;
 }
 
-struct error *slot_image(struct live *live, enum pin_map outer, unsigned int index, struct image *ret)
+struct error *slot_image(struct live *live, enum pin_map outer, unsigned int index,
+			 struct image *ret)
 {
 	cleanup_free struct hist_block *blocks = NULL;
 	cleanup_close int fd = -1;
@@ -123,8 +127,10 @@ struct error *slot_for_device(struct live *live, const struct device *device,
 		return NULL;
 	}
 	if (bpf_map_lookup_and_delete_elem(live->maps[MAP_PART_POOL], NULL, &id))
-		return error_new("no counters are left for %s: all of %u partitions are in use (build option "
-				 "max_partitions)", device->name.disk, live->meta.max_partitions - 1);
+		return error_new(
+			"no counters are left for %s: all of %u partitions are in use (build option "
+			"max_partitions)",
+			device->name.disk, live->meta.max_partitions - 1);
 	live->parts[id] = (struct part){
 		.key = key,
 		.disk_sysfs_id = device->disk_sysfs_id,
@@ -185,8 +191,8 @@ static struct error *carry(struct live *live, unsigned int index)
 			for (enum blk_op op = 0; op < OP_NR; op++)
 				to[HDR_CARRY_REQUESTS + op] += image_requests(&old, op);
 			for (int i = 0; i < PART_LOSS_NR * OP_NR; i++)
-				to[HDR_CARRY_LOSSES + i] += from[HDR_CARRY_LOSSES + i] +
-							    image_losses(&old)[i];
+				to[HDR_CARRY_LOSSES + i] +=
+					from[HDR_CARRY_LOSSES + i] + image_losses(&old)[i];
 			/* An image has one stripe; the map keeps its own number. */
 			try(slot_open(live, MAP_HISTS, index, &fd));
 			try(inner_read(fd, 1, &header));
@@ -253,7 +259,7 @@ struct error *slots_unpin_stale(struct live *live)
 			continue;
 		err = parse_u64(entry->d_name, 1, UINT32_MAX, &id);
 		if (err)
-			return error_prefix(err, "%s is not of blkhist", pin);
+			return error_in_file(err, pin);
 		try(referenced(live, (uint32_t)id, &used));
 		if (!used && unlink(pin) && errno != ENOENT)
 			return error_errno(errno, "cannot remove %s", pin);
@@ -274,7 +280,8 @@ struct error *slots_read(struct live *live, struct slots *ret)
 		if (bpf_map_lookup_elem(live->maps[MAP_PART_IDS], &key, &id))
 			continue;
 		if (!id || id >= live->meta.max_partitions || slots.n >= live->meta.max_partitions)
-			return error_new("the pinned table of partitions is damaged; run: blkhist stop");
+			return error_new(
+				"the pinned table of partitions is damaged; run: blkhist stop");
 		slots.slot[slots.n].index = id;
 		slots.slot[slots.n++].part = live->parts[id];
 	}

@@ -5,6 +5,9 @@
  * Neither side can be read in one moment with the other while I/O runs. So ours is read before and
  * after: if diskstats lies between, both agree as far as can be known; when nothing completes
  * meanwhile, the two readings are equal and the comparison is exact.
+ *
+ * Completions that no program was run for are known all the same: their request slot stays occupied.
+ * What diskstats has must be what we have counted and what we know to have missed in this way.
  */
 #include <errno.h>
 #include <string.h>
@@ -15,41 +18,83 @@
 #include "sources/inner.h"
 #include "sources/live_internal.h"
 
-/* Requests per device of a list, and operation. */
+/* Requests per operation of one device. */
+struct tally {
+	uint64_t seen[OP_NR];
+	uint64_t unseen[OP_NR];
+	uint64_t occupied[OP_NR]; /* slots: in flight, or unseen if the device is idle */
+};
+
+/* One per device of a list. */
 struct counts {
-	uint64_t (*n)[OP_NR];
+	struct tally *tally;
 };
 
 static void counts_deinit(struct counts *c)
 {
-	free(c->n);
+	free(c->tally);
+	c->tally = NULL;
 }
 
-static struct error *counts_read(struct live *live, const struct device_list *devices, struct counts *ret)
+/* Occupied slots by partition and operation; the caller frees it. */
+static struct error *read_occupied(struct live *live, uint64_t (**ret)[OP_NR])
 {
-	cleanup(counts_deinit) struct counts counts = { xcalloc(devices->n, sizeof(*counts.n)) };
-	cleanup(slots_deinit) struct slots slots = {};
+	unsigned int n = live->meta.regions * REGION_SLOTS, max = live->meta.max_partitions;
+	cleanup_free struct slot *slots = xcalloc(n, sizeof(*slots));
+	cleanup_free __u32 *keys = xcalloc(n, sizeof(*keys));
+	uint64_t(*occupied)[OP_NR] = xcalloc(max, sizeof(*occupied));
+	__u32 batch = 0, count = n;
 
+	if (bpf_map_lookup_batch(live->maps[MAP_SLOTS], NULL, &batch, keys, slots, &count, NULL) &&
+	    errno != ENOENT) {
+		free(occupied);
+		return error_errno(errno, "cannot read the request slots");
+	}
+	for (unsigned int i = 0; i < count; i++)
+		if (slots[i].issue_ns && slots[i].part < max && slots[i].op < OP_NR)
+			occupied[slots[i].part][slots[i].op]++;
+	*ret = occupied;
+	return NULL;
+}
+
+static struct error *counts_read(struct live *live, const struct device_list *devices,
+				 struct counts *ret)
+{
+	cleanup(counts_deinit) struct counts counts = { xcalloc(devices->n, sizeof(struct tally)) };
+	cleanup(slots_deinit) struct slots slots = {};
+	uint64_t(*occupied)[OP_NR] = NULL;
+	cleanup_free void *owned = NULL;
+
+	try(read_occupied(live, &occupied));
+	owned = occupied;
 	try(slots_read(live, &slots));
 	for (unsigned int i = 0; i < slots.n; i++) {
 		const struct part *part = &slots.slot[i].part;
+		unsigned int index = slots.slot[i].index;
 		cleanup(image_deinit) struct image im = {};
 
-		try(slot_image(live, MAP_HISTS, slots.slot[i].index, &im));
+		try(slot_image(live, MAP_HISTS, index, &im));
 		if (!im.n_blocks)
 			continue;
 		/* Whatever the diskseq: diskstats goes on when a loop device gets another file. */
 		for (unsigned int d = 0; d < devices->n; d++) {
-			const struct device *device = &devices->devices[d];
+			uint64_t id = devices->devices[d].sysfs_id;
+			struct tally *t = &counts.tally[d];
 
-			if (device->sysfs_id != part->key.sysfs_id && device->sysfs_id != part->disk_sysfs_id)
+			if (id != part->key.sysfs_id && id != part->disk_sysfs_id)
 				continue;
-			for (enum blk_op op = 0; op < OP_NR; op++)
-				counts.n[d][op] += image_requests(&im, op);
+			for (enum blk_op op = 0; op < OP_NR; op++) {
+				t->seen[op] += image_requests(&im, op);
+				t->unseen[op] +=
+					image_losses(&im)[LOSS_UNSEEN * OP_NR + op] +
+					image_header(
+						&im)[HDR_CARRY_LOSSES + LOSS_UNSEEN * OP_NR + op];
+				t->occupied[op] += occupied[index][op];
+			}
 		}
 	}
 	*ret = counts;
-	counts.n = NULL;
+	counts.tally = NULL;
 	return NULL;
 }
 
@@ -68,7 +113,8 @@ static void sample_deinit(struct sample *s)
 	*s = (struct sample){};
 }
 
-static struct error *sample_read(struct live *live, const struct device_list *devices, struct sample *s)
+static struct error *sample_read(struct live *live, const struct device_list *devices,
+				 struct sample *s)
 {
 	try(counts_read(live, devices, &s->before));
 	try(diskstats_read(live->paths.root, &s->stats, &s->n_stats));
@@ -95,9 +141,10 @@ struct error *live_diskstats_begin(struct live *live, const struct device_list *
 			const struct diskstats *stats = sample_stats(&s, &devices->devices[d]);
 
 			for (enum blk_op op = 0; stats && op < OP_NR; op++) {
-				/* Subtracting what we have counted leaves what was there before us. */
-				uint64_t lo = stats->requests[op] - s.after.n[d][op];
-				uint64_t hi = stats->requests[op] - s.before.n[d][op];
+				/* Subtracting what we have counted leaves what was there before us.
+				 */
+				uint64_t lo = stats->requests[op] - s.after.tally[d].seen[op];
+				uint64_t hi = stats->requests[op] - s.before.tally[d].seen[op];
 
 				/* The narrowest reading; a quiet device is exact at once. */
 				if (round && hi - lo >= bases[d].hi[op] - bases[d].lo[op])
@@ -116,14 +163,32 @@ struct error *live_diskstats_begin(struct live *live, const struct device_list *
 	return NULL;
 }
 
-/* Fills @row; @before and @after are ours. */
-static void compare(struct verify_row *row, const struct diskstats_base *base, uint64_t stats,
-		    uint64_t before, uint64_t after)
+static bool device_idle(struct live *live, const struct device *device)
 {
-	row->ours = after;
-	row->diskstats_lo = stats - base->hi[row->op];
-	row->diskstats_hi = stats - base->lo[row->op];
-	row->equal = row->diskstats_lo <= after && row->diskstats_hi >= before;
+	cleanup_free char *path = xasprintf("%s/sys/dev/block/%u:%u/inflight", live->paths.root,
+					    device->name.major, device->name.minor);
+	char text[64];
+	struct error *err = sysfs_read(path, text, sizeof(text));
+	bool idle = !err && !text[strspn(text, " 0")];
+
+	error_free(err);
+	return idle;
+}
+
+static void compare(struct verify_row *row, const struct diskstats_base *base, uint64_t stats,
+		    const struct tally *before, const struct tally *after, bool idle)
+{
+	enum blk_op op = row->op;
+	/* Of a device at rest, an occupied slot is an unseen completion; else it may be one. */
+	uint64_t least = before->unseen[op] + (idle ? before->occupied[op] : 0);
+	uint64_t most = after->unseen[op] + after->occupied[op];
+
+	row->ours = after->seen[op];
+	row->unseen = after->unseen[op] + (idle ? after->occupied[op] : 0);
+	row->diskstats_lo = stats - base->hi[op];
+	row->diskstats_hi = stats - base->lo[op];
+	row->equal = row->diskstats_lo <= after->seen[op] + most &&
+		     row->diskstats_hi >= before->seen[op] + least;
 }
 
 static struct error *verify_once(struct live *live, const struct device_list *devices,
@@ -138,18 +203,21 @@ static struct error *verify_once(struct live *live, const struct device_list *de
 		const struct device *device = &devices->devices[d];
 		const struct diskstats *stats = sample_stats(&s, device);
 		struct diskstats_base base = {}; /* a device that came later began at zero */
+		bool idle = device_idle(live, device);
 		__u64 key = device->sysfs_id;
 
 		if (!device->request_based || !stats)
 			continue;
 		if (bpf_map_lookup_elem(live->maps[MAP_DISKSTATS], &key, &base) && errno != ENOENT)
-			return error_errno(errno, "cannot read the counters kept of /proc/diskstats");
+			return error_errno(errno,
+					   "cannot read the counters kept of /proc/diskstats");
 		for (enum blk_op op = 0; op < OP_NR; op++) {
 			struct verify_row *row = &v.rows[v.n];
 
 			row->name = device->name;
 			row->op = op;
-			compare(row, &base, stats->requests[op], s.before.n[d][op], s.after.n[d][op]);
+			compare(row, &base, stats->requests[op], &s.before.tally[d],
+				&s.after.tally[d], idle);
 			if (row->equal && !row->ours && !row->diskstats_hi)
 				continue;
 			v.equal = v.equal && row->equal;
@@ -164,13 +232,15 @@ static struct error *verify_once(struct live *live, const struct device_list *de
 #define VERIFY_TRIES 50
 #define VERIFY_PAUSE_NS 10000000
 
-struct error *live_verify(struct live *live, const struct device_list *devices, struct verify_result *ret)
+struct error *live_verify(struct live *live, const struct device_list *devices,
+			  struct verify_result *ret)
 {
 	const struct timespec pause = { .tv_nsec = VERIFY_PAUSE_NS };
 
 	if (!(live->meta.kinds & 1u << KIND_REQUEST))
-		return error_new("cannot compare with /proc/diskstats: the collector was started without the "
-				 "kind 'request'");
+		return error_new(
+			"cannot compare with /proc/diskstats: the collector was started without the "
+			"kind 'request'");
 	/* Between our count and that of diskstats lies a moment: a difference must last. */
 	for (int i = 1;; i++) {
 		try(verify_once(live, devices, ret));

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "unit.h"
+
+#include "core/snapshot.h"
+
+static void ladder(enum dimension dim, const char *spec, struct ladder *ret)
+{
+	assert_ok(ladder_parse(dim, spec, ret));
+}
+
+static void ladders_are_shared(void **state)
+{
+	cleanup(snapshot_deinit) struct snapshot s = {};
+	const struct ladder *kept[40];
+	struct ladder l;
+
+	(void)state;
+	for (unsigned int i = 0; i < ARRAY_SIZE(kept); i++) {
+		l = (struct ladder){ .dim = DIM_SIZE, .n = 1, .bound = { i } };
+		kept[i] = snapshot_ladder(&s, &l);
+		assert_ptr_not_equal(kept[i], &l);
+	}
+	assert_int_equal(s.n_ladders, ARRAY_SIZE(kept));
+	/* Neither new ones nor the end of the original may move or change the first. */
+	for (unsigned int i = 0; i < ARRAY_SIZE(kept); i++) {
+		l = (struct ladder){ .dim = DIM_SIZE, .n = 1, .bound = { i } };
+		assert_true(ladder_equal(kept[i], &l));
+		assert_ptr_equal(snapshot_ladder(&s, &l), kept[i]);
+	}
+	l.dim = DIM_TIME;
+	assert_ptr_not_equal(snapshot_ladder(&s, &l), kept[ARRAY_SIZE(kept) - 1]);
+	assert_int_equal(s.n_ladders, ARRAY_SIZE(kept) + 1);
+}
+
+static void add(struct snapshot *s, const char *disk, const char *partition, enum hist_kind kind,
+		enum blk_op op)
+{
+	struct hist *h = snapshot_add(s);
+
+	assert_null(h->counts);
+	assert_int_equal(h->name.disk[0], '\0');
+	snprintf(h->name.disk, sizeof(h->name.disk), "%s", disk);
+	snprintf(h->name.partition, sizeof(h->name.partition), "%s", partition);
+	h->kind = kind;
+	h->op = op;
+}
+
+static void sorts(void **state)
+{
+	static const struct {
+		const char *disk, *partition;
+	} names[] = { { "nvme0n1", "" }, { "nvme0n1", "nvme0n1p2" }, { "nvme0n1", "nvme0n1p10" },
+		      { "sda", "" },     { "sda", "sda1" },          { "sda", "sda2" },
+		      { "sda", "sda10" } };
+	cleanup(snapshot_deinit) struct snapshot s = {};
+	unsigned int i = 0;
+
+	(void)state;
+	snapshot_sort(&s); /* nothing to sort is fine */
+	for (int n = ARRAY_SIZE(names) - 1; n >= 0; n--)
+		for (int op = OP_NR - 1; op >= 0; op--)
+			for (int kind = 0; kind < KIND_NR; kind++)
+				add(&s, names[n].disk, names[n].partition, kind, op);
+	snapshot_sort(&s);
+	assert_int_equal(s.n_hists, ARRAY_SIZE(names) * KIND_NR * OP_NR);
+	for (size_t n = 0; n < ARRAY_SIZE(names); n++)
+		for (int kind = 0; kind < KIND_NR; kind++)
+			for (int op = 0; op < OP_NR; op++) {
+				const struct hist *h = &s.hists[i++];
+
+				assert_string_equal(h->name.disk, names[n].disk);
+				assert_string_equal(h->name.partition, names[n].partition);
+				assert_int_equal(h->kind, kind);
+				assert_int_equal(h->op, op);
+			}
+}
+
+/* All rows of sizes become one; what has a single row stays as it is. */
+static void totals(void **state)
+{
+	cleanup(snapshot_deinit) struct snapshot s = {};
+	const struct ladder *time, *size, *seek;
+	struct ladder l;
+	uint64_t seed = 7;
+
+	(void)state;
+	ladder(DIM_TIME, "125", &l);
+	time = snapshot_ladder(&s, &l);
+	ladder(DIM_SIZE, "log2", &l);
+	size = snapshot_ladder(&s, &l);
+	ladder(DIM_SECTORS, "log2", &l);
+	seek = snapshot_ladder(&s, &l);
+
+	for (int i = 0; i < 3; i++) {
+		struct hist *h = snapshot_add(&s);
+
+		h->kind = i < 2 ? KIND_REQUEST : KIND_SEEK;
+		h->op = i == 1 ? OP_FLUSH : OP_READ;
+		hist_init(h, i < 2 ? time : seek, i == 0 ? size : NULL);
+		for (unsigned int k = 0; k < h->n_rows * h->n_cols; k++)
+			h->counts[k] = random_magnitude(&seed, 50);
+		for (unsigned int k = 0; k < h->n_rows; k++)
+			h->sums[k] = (int64_t)random_magnitude(&seed, 58) * (i < 2 ? 1 : -1);
+	}
+
+	uint64_t expected[3][SEEK_BOUNDS_MAX + 1] = {};
+	int64_t sums[3] = {};
+
+	for (int i = 0; i < 3; i++) {
+		const struct hist *h = &s.hists[i];
+
+		for (unsigned int k = 0; k < h->n_rows * h->n_cols; k++)
+			expected[i][k % h->n_cols] += h->counts[k];
+		for (unsigned int k = 0; k < h->n_rows; k++)
+			sums[i] += h->sums[k];
+	}
+	for (int twice = 0; twice < 2; twice++) {
+		snapshot_total(&s);
+		for (int i = 0; i < 3; i++) {
+			const struct hist *h = &s.hists[i];
+
+			assert_int_equal(h->n_rows, 1);
+			assert_null(h->sizes);
+			assert_int_equal(h->n_cols, (i < 2 ? time : seek)->n + 1);
+			assert_memory_equal(h->counts, expected[i], h->n_cols * sizeof(*h->counts));
+			assert_true(hist_sum(h) == sums[i]);
+		}
+	}
+}
+
+static void losses(void **state)
+{
+	cleanup(snapshot_deinit) struct snapshot s = {};
+
+	(void)state;
+	snapshot_add_loss(&s, "no_start", "no start stamp", 1ull << 40);
+	snapshot_add_loss(&s, "partial", "partial completions", 0);
+	assert_int_equal(s.n_losses, 2);
+	assert_string_equal(s.losses[0].name, "no_start");
+	assert_string_equal(s.losses[0].help, "no start stamp");
+	assert_true(s.losses[0].count == 1ull << 40);
+	assert_string_equal(s.losses[1].name, "partial");
+	assert_true(s.losses[1].count == 0);
+}
+
+static void deinit_empties(void **state)
+{
+	struct snapshot s = {};
+
+	(void)state;
+	snapshot_deinit(&s);
+	add(&s, "sda", "", KIND_SEEK, OP_READ);
+	snapshot_add_loss(&s, "x", "x", 1);
+	snapshot_deinit(&s);
+	assert_int_equal(s.n_hists, 0);
+	assert_int_equal(s.n_losses, 0);
+	assert_null(s.hists);
+	add(&s, "sda", "", KIND_SEEK, OP_READ); /* and can be used again */
+	assert_int_equal(s.n_hists, 1);
+	snapshot_deinit(&s);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(ladders_are_shared),
+		cmocka_unit_test(sorts),
+		cmocka_unit_test(totals),
+		cmocka_unit_test(losses),
+		cmocka_unit_test(deinit_empties),
+	};
+
+	return cmocka_run_group_tests_name("snapshot", tests, NULL, NULL);
+}
