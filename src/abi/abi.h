@@ -140,8 +140,12 @@ struct part_key {
 	__u64 diskseq;  /* of its disk; 0 where the kernel has none (before 5.15) */
 };
 
-/* Entry of `parts`, same index as in `hists`. Index 0 is no partition. BLKHIST_MAX_PARTITIONS is a
- * build option, a power of two. */
+/*
+ * Entry of `parts`, same index as in `hists`; BLKHIST_MAX_PARTITIONS of them, a build option and a
+ * power of two. Index 0 is no partition; user space keeps POOL_CHANGES in its `dev` while it moves
+ * indices in or out of `part_pool`, so that a kill in between is noticed.
+ */
+#define POOL_CHANGES 1u
 struct part {
 	struct part_key key;
 	__u64 disk_sysfs_id; /* of the whole disk; equals key.sysfs_id for a whole disk */

@@ -56,6 +56,9 @@ struct error *slot_set(struct live *live, enum pin_map outer, unsigned int index
 		       int fd) must_check;
 struct error *slot_clear(struct live *live, enum pin_map outer, unsigned int index) must_check;
 
+/* The ids of all inner maps of an outer one, by index, 0 for none; the caller frees it. */
+struct error *outer_read(struct live *live, enum pin_map outer, uint32_t **ret) must_check;
+
 /* Reads the counters, or the baseline, at @index; no blocks if there are none. */
 struct error *slot_image(struct live *live, enum pin_map outer, unsigned int index,
 			 struct image *ret) must_check;

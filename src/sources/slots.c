@@ -26,6 +26,16 @@ static struct error *outer_get(struct live *live, enum pin_map outer, unsigned i
 	return NULL;
 }
 
+struct error *outer_read(struct live *live, enum pin_map outer, uint32_t **ret)
+{
+	cleanup_free uint32_t *ids = xcalloc(live->meta.max_partitions, sizeof(*ids));
+
+	for (unsigned int i = 0; i < live->meta.max_partitions; i++)
+		try(outer_get(live, outer, i, &ids[i]));
+	*ret = take(ids);
+	return NULL;
+}
+
 struct error *slot_open(struct live *live, enum pin_map outer, unsigned int index, int *ret)
 {
 	/* A map that is replaced meanwhile loses its pin: look again. */
@@ -126,6 +136,7 @@ struct error *slot_for_device(struct live *live, const struct device *device,
 		*ret = id;
 		return NULL;
 	}
+	live->parts[0].dev = POOL_CHANGES;
 	if (bpf_map_lookup_and_delete_elem(live->maps[MAP_PART_POOL], NULL, &id))
 		return error_new(
 			"no counters are left for %s: all of %u partitions are in use (build option "
@@ -137,15 +148,15 @@ struct error *slot_for_device(struct live *live, const struct device *device,
 		.dev = device->name.major << 20 | device->name.minor,
 		.disk_dev = disk->name.major << 20 | disk->name.minor,
 	};
-	if (!bpf_map_update_elem(known, &key, &id, BPF_NOEXIST)) {
-		*ret = id;
-		return NULL;
+	if (bpf_map_update_elem(known, &key, &id, BPF_NOEXIST)) {
+		/* The kernel was faster: the device has just had its first I/O. */
+		live->parts[id] = (struct part){};
+		if (bpf_map_update_elem(live->maps[MAP_PART_POOL], NULL, &id, BPF_ANY) ||
+		    bpf_map_lookup_elem(known, &key, &id))
+			return error_errno(errno, "cannot find the counters of %s",
+					   device->name.disk);
 	}
-	/* The kernel was faster: the device has just had its first I/O. */
-	live->parts[id] = (struct part){};
-	if (bpf_map_update_elem(live->maps[MAP_PART_POOL], NULL, &id, BPF_ANY) ||
-	    bpf_map_lookup_elem(known, &key, &id))
-		return error_errno(errno, "cannot find the counters of %s", device->name.disk);
+	live->parts[0].dev = 0;
 	*ret = id;
 	return NULL;
 }
@@ -220,48 +231,48 @@ struct error *slot_replace(struct live *live, unsigned int index,
 
 struct error *slots_recover(struct live *live)
 {
+	cleanup_free uint32_t *retired = NULL;
+
+	try(outer_read(live, MAP_RETIRED, &retired));
 	for (unsigned int i = 0; i < live->meta.max_partitions; i++)
-		try(carry(live, i));
+		if (retired[i])
+			try(carry(live, i));
 	return NULL;
 }
 
-static struct error *referenced(struct live *live, uint32_t id, bool *ret)
+static bool contains(const uint32_t *ids, unsigned int n, uint64_t id)
 {
-	static const enum pin_map outer[] = { MAP_HISTS, MAP_RETIRED, MAP_BASELINES };
-
-	*ret = false;
-	for (size_t i = 0; i < ARRAY_SIZE(outer) && !*ret; i++) {
-		for (unsigned int index = 0; index < live->meta.max_partitions && !*ret; index++) {
-			uint32_t at;
-
-			try(outer_get(live, outer[i], index, &at));
-			*ret = at == id;
-		}
-	}
-	return NULL;
+	for (unsigned int i = 0; i < n; i++)
+		if (ids[i] == id)
+			return true;
+	return false;
 }
 
 struct error *slots_unpin_stale(struct live *live)
 {
 	cleanup_free char *path = pins_path(&live->paths, "%s/inner", live->dir);
 	cleanup_closedir DIR *dir = opendir(path);
+	cleanup_free uint32_t *hists = NULL, *retired = NULL, *baselines = NULL;
+	unsigned int n = live->meta.max_partitions;
 	struct dirent *entry;
 
 	if (!dir)
 		return error_errno(errno, "cannot list %s", path);
+	try(outer_read(live, MAP_HISTS, &hists));
+	try(outer_read(live, MAP_RETIRED, &retired));
+	try(outer_read(live, MAP_BASELINES, &baselines));
 	while ((entry = readdir(dir))) {
 		cleanup_free char *pin = xasprintf("%s/%s", path, entry->d_name);
-		bool used;
-		uint64_t id;
 		struct error *err;
+		uint64_t id;
 
 		if (entry->d_name[0] == '.')
 			continue;
 		err = parse_u64(entry->d_name, 1, UINT32_MAX, &id);
 		if (err)
 			return error_in_file(err, pin);
-		try(referenced(live, (uint32_t)id, &used));
-		if (!used && unlink(pin) && errno != ENOENT)
+		if (!contains(hists, n, id) && !contains(retired, n, id) &&
+		    !contains(baselines, n, id) && unlink(pin) && errno != ENOENT)
 			return error_errno(errno, "cannot remove %s", pin);
 	}
 	return NULL;

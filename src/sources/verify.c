@@ -313,6 +313,7 @@ struct error *live_status(struct live *live, struct live_status *ret)
 	struct live_status s = { .meta = &live->meta };
 	static const enum pin_map outer[] = { MAP_HISTS, MAP_RETIRED, MAP_BASELINES };
 	uint64_t bytes;
+	cleanup_free uint32_t *maps = NULL;
 	unsigned int in_use, with_maps = 0;
 
 	for (enum pin_map map = 0; map < MAP_NR; map++) {
@@ -325,12 +326,9 @@ struct error *live_status(struct live *live, struct live_status *ret)
 		try(point_status(live, prog, &s));
 	try(count_keys(live->maps[MAP_PART_IDS], sizeof(struct part_key), &in_use));
 	try(count_keys(live->maps[MAP_REGION_IDS], sizeof(__u64), &s.regions));
-	for (unsigned int i = 0; i < live->meta.max_partitions; i++) {
-		cleanup_close int fd = -1;
-
-		try(slot_open(live, MAP_HISTS, i, &fd));
-		with_maps += fd >= 0;
-	}
+	try(outer_read(live, MAP_HISTS, &maps));
+	for (unsigned int i = 0; i < live->meta.max_partitions; i++)
+		with_maps += maps[i] != 0;
 	s.partitions = in_use;
 	s.spare = with_maps > in_use ? with_maps - in_use : 0;
 	*ret = s;

@@ -1,0 +1,553 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What the live tests share: TAP, a mount namespace of their own, loop devices, loads, histograms.
+
+A collector lives in bpffs. The tests run in a private mount namespace with a bpffs of their own, so
+that they neither see nor touch a collector that the machine really uses.
+
+A test is a function of one argument, an Env; whatever it acquires through it is released when it
+ends, however it ends.
+"""
+import bisect
+import contextlib
+import errno
+import fcntl
+import json
+import mmap
+import os
+import re
+import signal
+import struct
+import subprocess
+import sys
+import time
+import traceback
+
+BPFFS = '/sys/fs/bpf'
+PIN_DIR = BPFFS + '/blkhist'
+BPF_FS_MAGIC = 0xcafe4a11
+NAMESPACE_MARK = 'BLKHIST_TEST_NAMESPACE'
+
+BLKDISCARD = 0x1277
+LOOP_CTL_ADD = 0x4C80
+LOOP_CTL_REMOVE = 0x4C81
+
+OPS = ('read', 'write', 'discard', 'flush')
+TIMED = ('request', 'service', 'queue')
+KIB = 1024
+MIB = 1024 * KIB
+
+
+class Skip(Exception):
+    pass
+
+
+# --- TAP ---
+
+_tests = []
+
+
+def test(function):
+    """Registers a test; its name is that of the function, its description the docstring."""
+    _tests.append(function)
+    return function
+
+
+def _diagnose(text):
+    for line in text.rstrip().splitlines():
+        print('#', line)
+
+
+def _run(number, function):
+    """Prints the result line; False if the test failed."""
+    name = f'{number} - {function.__name__}'
+    began = time.monotonic()
+    try:
+        with Env() as env:
+            function(env)
+    except Skip as skip:
+        print(f'ok {name} # SKIP {skip}')
+    except Exception:  # every failure becomes a line; SIGTERM is a SystemExit and passes
+        print(f'not ok {name}')
+        _diagnose(traceback.format_exc(chain=False))
+        return False
+    else:
+        print(f'ok {name}')
+        _diagnose(f'{time.monotonic() - began:.1f} s')
+    return True
+
+
+def main():
+    """Runs the registered tests, or those named on the command line."""
+    sys.stdout.reconfigure(line_buffering=True)
+    if os.geteuid():
+        print('1..0 # SKIP needs root')
+        sys.exit(0)
+    if not os.access(BLKHIST, os.X_OK):
+        sys.exit('BLKHIST must be the path of the program under test')
+    _enter_namespace()
+    signal.signal(signal.SIGTERM, _terminate)
+    signal.signal(signal.SIGINT, _terminate)
+    tests = [t for t in _tests if not sys.argv[1:] or t.__name__ in sys.argv[1:]]
+    print(f'1..{len(tests)}')
+    results = [_run(i, t) for i, t in enumerate(tests, 1)]
+    sys.exit(0 if all(results) else 1)
+
+
+def _terminate(signum, _frame):
+    for s in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(s, signal.SIG_IGN)  # the clean-up is not to be interrupted
+    sys.exit(128 + signum)
+
+
+@contextlib.contextmanager
+def uninterrupted():
+    """Between acquiring something and noting that it must be released."""
+    old = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, old)
+
+
+# --- the namespace ---
+
+def _enter_namespace():
+    here = os.readlink('/proc/self/ns/mnt')
+    if NAMESPACE_MARK not in os.environ:
+        os.environ[NAMESPACE_MARK] = here
+        os.execvp('unshare', ['unshare', '--mount', '--propagation', 'private',
+                              sys.executable, *sys.argv])
+    if os.environ[NAMESPACE_MARK] == here:
+        sys.exit('this is the mount namespace of the machine; refusing to go on')
+    unmount_bpffs()
+    mount_bpffs()
+
+
+def bpffs_mounted():
+    out = subprocess.run(['stat', '-f', '-c', '%t', BPFFS], capture_output=True, text=True, check=True)
+    return int(out.stdout, 16) == BPF_FS_MAGIC
+
+
+def unmount_bpffs():
+    """All that are stacked there: what lies below must not be reached by accident."""
+    while bpffs_mounted():
+        subprocess.run(['umount', '--lazy', BPFFS], check=True)
+
+
+def mount_bpffs():
+    subprocess.run(['mount', '-t', 'bpf', '-o', 'mode=700', 'bpf', BPFFS], check=True)
+
+
+# --- blkhist ---
+
+BLKHIST = os.environ.get('BLKHIST', '')
+
+
+def blkhist(*args, status=0, prefix=(), **kwargs):
+    """Runs blkhist, and insists on its exit status (None: any)."""
+    r = subprocess.run([*prefix, BLKHIST, *args], capture_output=True, text=True, **kwargs)
+    if status is not None and r.returncode != status:
+        raise AssertionError(f'blkhist {" ".join(args)}: exit {r.returncode}, expected {status}\n'
+                             f'{r.stdout[-2000:]}{r.stderr}')
+    return r
+
+
+def refused(*args, status=1, word=None, **kwargs):
+    """blkhist must fail with one sentence on stderr, with @word in it, and print nothing else."""
+    r = blkhist(*args, status=status, **kwargs)
+    equal(r.stdout, '', 'a refusal prints nothing on stdout')
+    assert r.stderr.startswith('blkhist: ') and r.stderr.count('\n') == 1, r.stderr
+    assert word is None or word in r.stderr, f'{word!r} is not in: {r.stderr}'
+    return r.stderr
+
+
+def spawn(*args):
+    return subprocess.Popen([BLKHIST, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+class Hist:
+    """One histogram; one that is not shown is empty."""
+
+    def __init__(self, data=None):
+        self.data = data
+        self.count = data['count'] if data else 0
+        self.sum = data['sum'] if data else 0
+        if data and data['kind'] == 'seek':
+            self.cells = [data['counts']]
+            self.sums = [data['sum']]
+        else:
+            self.cells = data['counts'] if data else []
+            self.sums = data['sums'] if data else []
+        if data:  # what one histogram says about itself in two places agrees
+            equal(self.count, sum(map(sum, self.cells)), 'count and cells')
+            equal(self.sum, sum(self.sums), 'sum and sums')
+            for row in self.cells:
+                equal(len(row), len(data['bounds']) + 1, 'columns')
+
+    def by_size(self):
+        """Number of requests by the bound of their row; None is the last row, +inf."""
+        bounds = self.data['size_bounds'] + [None] if self.data else []
+        equal(len(bounds), len(self.cells), 'rows')
+        return {b: sum(row) for b, row in zip(bounds, self.cells) if sum(row)}
+
+    def by_bound(self):
+        """Number of values by the bound of their column, all rows together."""
+        bounds = self.data['bounds'] + [None] if self.data else []
+        return {b: n for b, n in ((b, sum(row[i] for row in self.cells)) for i, b in enumerate(bounds)) if n}
+
+
+class Snapshot:
+    """What show or reset --print gave."""
+
+    def __init__(self, text):
+        self.data = json.loads(text)
+        self.losses = self.data['losses']
+        self.hists = {}
+        equal(self.data['schema'], 'blkhist/1')
+        for h in self.data['histograms']:
+            key = (h['partition'] or h['device'], h['kind'], h['op'])
+            assert key not in self.hists, f'{key} is there twice'
+            assert h['count'], f'{key} is shown though it is empty'
+            self.hists[key] = Hist(h)
+
+    def get(self, name, kind, op='all'):
+        return self.hists.get((name, kind, op), Hist())
+
+    def names(self):
+        return {name for name, _, _ in self.hists}
+
+    def counts(self, name, kind='request'):
+        """Requests by operation, those that there are."""
+        return {op: n for op, n in ((op, self.get(name, kind, op).count) for op in OPS) if n}
+
+
+def show(*args):
+    return Snapshot(blkhist('show', '-f', 'json', *args).stdout)
+
+
+def reset_print(*args):
+    return Snapshot(blkhist('reset', '--print', '-f', 'json', *args).stdout)
+
+
+def status(*args):
+    return json.loads(blkhist('status', '-f', 'json', *args).stdout)
+
+
+def add_cells(total, snapshot):
+    """Adds all cells and sums of a snapshot to @total, by what they mean rather than where they are."""
+    for key, h in snapshot.hists.items():
+        for r, row in enumerate(h.cells):
+            size = (h.data.get('size_bounds') or []) + ['+inf']
+            row_name = size[r] if key[1] != 'seek' else 'all'
+            for bound, n in zip(h.data['bounds'] + ['+inf'], row):
+                if n:
+                    total[key + (row_name, bound)] = total.get(key + (row_name, bound), 0) + n
+            total[key + (row_name, 'sum')] = total.get(key + (row_name, 'sum'), 0) + h.sums[r]
+
+
+# --- comparison ---
+
+def equal(got, expected, what='value'):
+    if got != expected:
+        raise AssertionError(f'{what}: got {got!r}, expected {expected!r}')
+
+
+def between(low, value, high, what='value'):
+    if not low <= value <= high:
+        raise AssertionError(f'{what}: {value} is not in {low}..{high}')
+
+
+def row_bound(bounds, value):
+    """The inclusive bound of a value's bucket; None is +inf."""
+    i = bisect.bisect_left(bounds, value)
+    return bounds[i] if i < len(bounds) else None
+
+
+# Words of a line in /proc/diskstats behind the name: reads, writes, discards, flushes completed.
+DISKSTATS = {'read': 0, 'write': 4, 'discard': 11, 'flush': 15}
+
+
+def diskstats(*names):
+    """Requests by name and operation."""
+    ret = {}
+    with open('/proc/diskstats') as f:
+        for line in f:
+            _, _, name, *words = line.split()
+            if name in names:
+                ret[name] = {op: int(words[i]) for op, i in DISKSTATS.items() if i < len(words)}
+    return ret
+
+
+def difference(after, before):
+    """By operation, what is not zero."""
+    return {op: after[op] - before.get(op, 0) for op in after if after[op] != before.get(op, 0)}
+
+
+def verify(*idle):
+    """Our counts equal diskstats; for devices that are idle now and at the start, to the unit."""
+    r = blkhist('status', '--verify', '-f', 'json', status=None)
+    assert r.stdout, r.stderr
+    result = json.loads(r.stdout)
+    wrong = [row for row in result['verify']['rows'] if not row['equal']]
+    assert r.returncode == 0 and result['verify']['equal'] and not wrong, f'exit {r.returncode}: {wrong}'
+    for row in result['verify']['rows']:
+        if row['name'] in idle:
+            equal((row['diskstats'], row['diskstats_max']), (row['count'],) * 2, f'verify of {row}')
+    return result
+
+
+# --- devices and loads ---
+
+def write_file(path, text):
+    with open(path, 'w') as f:
+        f.write(text)
+
+
+def read_file(path):
+    with open(path) as f:
+        return f.read().strip()
+
+
+def settle():
+    """udev, where there is one, looks at new devices; wait until it has."""
+    with contextlib.suppress(FileNotFoundError):
+        subprocess.run(['udevadm', 'settle'], check=False)
+
+
+class Disk:
+    """Direct I/O to a block device, with a log of what was done: (offset, size, ns) by operation."""
+
+    def __init__(self, path):
+        self.fd = os.open(path, os.O_RDWR | os.O_DIRECT | os.O_CLOEXEC)
+        self.buffer = mmap.mmap(-1, 2 * MIB)
+        self.log = {op: [] for op in OPS}
+
+    def close(self):
+        os.close(self.fd)
+
+    def _do(self, op, offset, size, function):
+        began = time.monotonic_ns()
+        function()
+        self.log[op].append((offset, size, time.monotonic_ns() - began))
+
+    def read(self, offset, size):
+        self._do('read', offset, size, lambda: equal(
+            os.preadv(self.fd, [memoryview(self.buffer)[:size]], offset), size))
+
+    def write(self, offset, size):
+        self._do('write', offset, size, lambda: equal(
+            os.pwritev(self.fd, [memoryview(self.buffer)[:size]], offset), size))
+
+    def discard(self, offset, size):
+        self._do('discard', offset, size, lambda: fcntl.ioctl(
+            self.fd, BLKDISCARD, struct.pack('QQ', offset, size)))
+
+    def flush(self):
+        self._do('flush', 0, 0, lambda: os.fsync(self.fd))
+
+
+class Loop:
+    """A loop device with a number that nothing else on the machine is likely to take."""
+
+    def __init__(self, env, size, attach=True):
+        self.size = size
+        with uninterrupted():
+            self.number = self._add()
+            env.callback(self._remove)
+        self.name = f'loop{self.number}'
+        self.path = f'/dev/{self.name}'
+        self.lock = -1
+        if attach:
+            self.attach()
+
+    @staticmethod
+    def _control(command, number):
+        fd = os.open('/dev/loop-control', os.O_RDWR | os.O_CLOEXEC)
+        try:
+            return fcntl.ioctl(fd, command, number)
+        finally:
+            os.close(fd)
+
+    def _add(self):
+        for number in range(1000 + os.getpid() % 50000, 100000):
+            try:
+                return self._control(LOOP_CTL_ADD, number)
+            except OSError as e:
+                if e.errno != errno.EEXIST:
+                    raise
+        raise AssertionError('no loop device is to be had')
+
+    def _remove(self):
+        self.detach()
+        for _ in range(100):  # somebody (udev) may have it open for a moment
+            try:
+                return self._control(LOOP_CTL_REMOVE, self.number)
+            except OSError as e:
+                if e.errno == errno.ENODEV:
+                    return None  # the test has done it
+                time.sleep(0.05)
+        raise AssertionError(f'{self.path} cannot be removed')
+
+    def remove(self):
+        self.detach()
+        self._control(LOOP_CTL_REMOVE, self.number)
+
+    def attach(self, directory='/dev/shm'):
+        """Gives it a new file, which goes away with the device."""
+        path = f'{directory}/blkhist-test-{self.number}'
+        with uninterrupted():
+            try:
+                with open(path, 'wb') as f:
+                    f.truncate(self.size)
+                subprocess.run(['losetup', self.path, path], check=True)
+            finally:
+                os.unlink(path)
+        settle()
+        # udev leaves a device alone that is locked: from here on all I/O is ours.
+        self.lock = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        fcntl.flock(self.lock, fcntl.LOCK_EX)
+
+    def detach(self):
+        if self.lock >= 0:
+            os.close(self.lock)
+            self.lock = -1
+        if not os.path.exists(f'/sys/block/{self.name}/loop'):
+            return
+        subprocess.run(['losetup', '-d', self.path], check=True)
+        for _ in range(100):
+            if not os.path.exists(f'/sys/block/{self.name}/loop'):
+                return
+            time.sleep(0.02)
+        raise AssertionError(f'{self.path} does not let go of its file')
+
+    def partition(self, number, start, length):
+        """Adds one, in bytes; returns its name. The kernel forgets them when the device is detached."""
+        subprocess.run(['addpart', self.path, str(number), str(start // 512), str(length // 512)], check=True)
+        name = f'{self.name}p{number}'
+        for _ in range(100):
+            if os.path.exists(f'/dev/{name}'):
+                return name
+            time.sleep(0.02)
+        raise AssertionError(f'/dev/{name} does not appear')
+
+    def queue(self, name, value=None):
+        path = f'/sys/block/{self.name}/queue/{name}'
+        if value is not None:
+            write_file(path, str(value))
+        return read_file(path)
+
+
+class Fio:
+    """A load; its process and those that it forks are ended with the test."""
+
+    def __init__(self, env, *jobs, runtime=None, **options):
+        """Jobs are dicts of options; @options are for all of them."""
+        options = {'direct': 1, 'ioengine': 'libaio', 'thread': 1, 'norandommap': 1, 'randrepeat': 0,
+                   **options}
+        if runtime:
+            options |= {'time_based': 1, 'runtime': runtime}
+        args = ['fio', '--output-format=json', *self._arguments(options)]
+        for i, job in enumerate(jobs):
+            args += [f'--name=job{i}', *self._arguments(job)]
+        with uninterrupted():
+            self.process = subprocess.Popen(args, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                            start_new_session=True, cwd='/')
+            env.callback(self.stop)
+
+    @staticmethod
+    def _arguments(options):
+        return [f'--{k}={v}' for k, v in options.items()]
+
+    def running(self):
+        return self.process.poll() is None
+
+    def stop(self):
+        if self.running():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGTERM)
+            self.process.communicate()
+
+    def interrupt(self):
+        """Lets it end early, in good order; see result()."""
+        if self.running():
+            os.killpg(self.process.pid, signal.SIGINT)
+
+    def result(self):
+        """Waits; I/Os by file and operation, as fio counted them."""
+        out, err = self.process.communicate(timeout=120)
+        # Between the braces: fio also prints remarks to stdout.
+        jobs = json.loads(out[out.index('{'):])['jobs'] if '{' in out else []
+        assert jobs and not any(j['error'] for j in jobs), f'fio: {out}{err}'
+        counts = {}
+        for job in jobs:
+            name = os.path.basename(job['job options'].get('filename', 'all'))
+            of_name = counts.setdefault(name, dict.fromkeys(OPS, 0))
+            for op, fio_op in (('read', 'read'), ('write', 'write'), ('discard', 'trim'), ('flush', 'sync')):
+                of_name[op] += job[fio_op]['total_ios']
+        self.jobs = jobs
+        return {name: {op: n for op, n in of.items() if n} for name, of in counts.items()}
+
+
+class Env(contextlib.ExitStack):
+    """What a test acquires."""
+
+    def start(self, *args):
+        self.callback(blkhist, 'stop', status=None)
+        blkhist('stop')
+        blkhist('start', *args)
+
+    def loop(self, size=64 * MIB, attach=True):
+        return Loop(self, size, attach)
+
+    def disk(self, path):
+        return self.enter_context(contextlib.closing(Disk(path)))
+
+    def fio(self, *jobs, **options):
+        return Fio(self, *jobs, **options)
+
+    def two_partitions(self, size=64 * MIB):
+        """A loop device with two partitions that leave the first and the last MiB to the disk."""
+        loop = self.loop(size)
+        half = (size - 2 * MIB) // 2
+        return loop, loop.partition(1, MIB, half), loop.partition(2, MIB + half, half)
+
+
+# --- bpf objects ---
+
+def bpftool(*args):
+    try:
+        r = subprocess.run(['bpftool', '-j', *args], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        raise Skip('needs bpftool') from None
+    return json.loads(r.stdout) if r.stdout.strip() else None
+
+
+def program_ids():
+    """Ids of the collector's programs."""
+    return {bpftool('prog', 'show', 'pinned', f'{PIN_DIR}/progs/{p}')['id']
+            for p in os.listdir(f'{PIN_DIR}/progs')}
+
+
+def programs_alive(ids):
+    """Those of the programs that the kernel still has a moment later."""
+    for _ in range(50):
+        alive = {p['id'] for p in bpftool('prog', 'show')} & ids
+        if not alive:
+            break
+        time.sleep(0.02)  # programs are freed after a grace period
+    return alive
+
+
+def stale_pins():
+    """Pins of inner maps that nothing refers to."""
+    pinned = {int(name) for name in os.listdir(f'{PIN_DIR}/inner')}
+    used = set()
+    for outer in ('hists', 'retired', 'baselines'):
+        for entry in bpftool('map', 'dump', 'pinned', f'{PIN_DIR}/maps/{outer}') or []:
+            used.add(int.from_bytes(bytes(int(b, 16) for b in entry['value']), sys.byteorder))
+    return pinned - used
+
+
+def bpffs_entries():
+    """What is in the bpffs besides what the kernel puts there."""
+    return sorted(n for n in os.listdir(BPFFS) if not re.fullmatch(r'(maps|progs)\.debug', n))
