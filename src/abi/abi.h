@@ -180,9 +180,8 @@ struct hints {
  * hardware queue for rotational disks). Apart from the regions, since every issue writes it.
  */
 struct head {
-	__u64 end;           /* 1 + end sector of the request issued last; 0: none yet */
-	__u64 diskseq;       /* the disk that it belongs to */
-	__u64 disk_sysfs_id; /* likewise */
+	__u64 end;     /* 1 + end sector of the request issued last; 0: none yet */
+	__u64 diskseq; /* the disk that it belongs to: queue ids are reused */
 };
 
 /*
@@ -247,7 +246,7 @@ struct diskstats_base {
 #define ABI_SIZE(type, size) _Static_assert(sizeof(type) == (size), #type " is an ABI")
 ABI_SIZE(struct hist_block, 3168);
 ABI_SIZE(struct part, 32);
-ABI_SIZE(struct head, 24);
+ABI_SIZE(struct head, 16);
 ABI_SIZE(struct slot, 32);
 ABI_SIZE(struct meta_ladder, LADDER_TEXT_MAX + 8 + 8 * SEEK_BOUNDS_MAX);
 ABI_SIZE(struct meta, 64 + 32 + 3 * sizeof(struct meta_ladder));

@@ -351,8 +351,6 @@ static __always_inline __u32 op_group(__u32 op)
 }
 
 #define REQ_OP_MASK 0xff
-#define REQ_PREFLUSH (1u << 18)
-#define REQ_FUA (1u << 17)
 
 /* --- programs --- */
 
@@ -363,7 +361,7 @@ int BPF_PROG(block_rq_issue, struct request *rq)
 	__u64 now = stamp_mode == STAMP_OWN ? bpf_ktime_get_ns() : 0;
 	__u32 op = rq->cmd_flags & REQ_OP_MASK;
 	struct request_queue *q = rq->q;
-	__u32 tag, part, region, hctx;
+	__u32 tag, part, region, hctx, head_hctx;
 	__u64 diskseq, start, last;
 	struct hist_block *hdr, *block;
 	struct block_device *bdev;
@@ -401,17 +399,19 @@ int BPF_PROG(block_rq_issue, struct request *rq)
 	/* A flush has no sector, and runs on the slot of the request that it serves. */
 	if (op == OP_FLUSH)
 		return 0;
-	slot->seq_len = 0;
+	if (unlikely(slot->seq_len)) {
+		/* The end of a flush sequence, after its data. */
+		count_part_loss(slot->part, LOSS_UNSEEN, OP_WRITE);
+		slot->seq_len = 0;
+	}
 
-	if (queue_is_rotational(q))
-		hctx = 0;
-	if (hctx != rq->mq_hctx->queue_num || tag >> REGION_SHIFT)
-		region = region_find(q->id, hctx, 0);
+	head_hctx = queue_is_rotational(q) ? 0 : hctx;
+	if (head_hctx != hctx || tag >> REGION_SHIFT)
+		region = region_find(q->id, head_hctx, 0);
 	head = bpf_map_lookup_elem(&heads, &region);
 	if (!head)
 		return 0;
-	if (head->diskseq != diskseq || !head->disk_sysfs_id) {
-		head->disk_sysfs_id = bdev->bd_disk->part0->bd_device.kobj.sd->id;
+	if (unlikely(head->diskseq != diskseq)) {
 		head->diskseq = diskseq;
 		head->end = 0;
 	}
@@ -437,6 +437,7 @@ struct completion {
 	__u32 part, op, len;
 };
 
+/* A loop over the kinds, as code that runs once per I/O is fetched from far: less of it is faster. */
 static __always_inline void count_completion(const struct completion *c)
 {
 	__u32 part = c->part, n_rows, kinds;
@@ -459,8 +460,6 @@ static __always_inline void count_completion(const struct completion *c)
 						n_rows, stripe_of(&hdr->row[ROW_HEADER])));
 	if (!block)
 		return;
-		/* A loop, since code that runs once per I/O is fetched from far: less of it is
-		 * faster. */
 #pragma clang loop unroll(disable)
 	for (__u32 kind = 0; kind < KIND_TIMED; kind++)
 		if (kinds & (1u << kind))
@@ -468,10 +467,16 @@ static __always_inline void count_completion(const struct completion *c)
 				bucket_time(&hdr->row[ROW_TIME_BOUNDS], c->ns[kind]), c->ns[kind]);
 }
 
+/* Whether the slot holds this request: it has been issued, and has not completed or been requeued. */
+static __always_inline bool slot_holds(const struct slot *slot, const struct request *rq)
+{
+	return slot && slot->issue_ns && slot->start == rq->start_time_ns;
+}
+
 /* A partial completion ends nothing: the rest comes back, whether it is issued again or not. */
 static __noinline int complete_partial(struct request *rq, struct slot *slot, __u32 nr_bytes)
 {
-	if (!slot)
+	if (!slot_holds(slot, rq))
 		return 0;
 	slot->done += nr_bytes;
 	count_part_loss(slot->part, LOSS_PARTIAL, op_group(rq->cmd_flags & REQ_OP_MASK));
@@ -487,7 +492,8 @@ static __always_inline __u32 unissued(struct request *rq, struct slot *slot, str
 	struct block_device *bdev = request_bdev(rq);
 
 	c->part = part_find(bdev, disk_seq(bdev->bd_disk));
-	if (!rq->__data_len && rq->cmd_flags & (REQ_PREFLUSH | REQ_FUA) && c->op != OP_FLUSH) {
+	/* The flags that asked for the sequence are gone by now; nothing else writes no bytes. */
+	if (!rq->__data_len && c->op == OP_WRITE) {
 		if (!slot || !slot->seq_len)
 			return LOSS_UNISSUED;
 		c->len = slot->seq_len;
@@ -508,7 +514,7 @@ static __noinline int complete_rare(struct request *rq, struct slot *slot, __u64
 	};
 	__u32 loss = PART_LOSS_NR;
 
-	if (slot && slot->issue_ns) {
+	if (slot_holds(slot, rq)) {
 		issue = slot->issue_ns;
 		if (issue == ISSUE_BY_KERNEL)
 			issue = rq->io_start_time_ns;
@@ -572,7 +578,7 @@ static __always_inline int complete(struct request *rq, __u32 nr_bytes, __u64 no
 		issue = rq->io_start_time_ns;
 	/* One branch for all that is rare; without an issue stamp, issue < start. */
 	if (unlikely((rq->rq_flags & (1u << rqf_flush_seq_bit)) | slot->done | !start |
-		     (issue < start) | (issue > now)))
+		     (slot->start != start) | (issue < start) | (issue > now)))
 		return complete_rare(rq, slot, now);
 	slot->issue_ns = 0;
 
@@ -605,7 +611,7 @@ int BPF_PROG(block_rq_complete_nested, struct request *rq, int error, unsigned i
 	if (op_is_passthrough(rq->cmd_flags & REQ_OP_MASK) || nr_bytes < rq->__data_len)
 		return 0;
 	slot = slot_find(rq);
-	if (!slot || !slot->issue_ns)
+	if (!slot_holds(slot, rq))
 		return 0;
 	count_loss(LOSS_RECOVERED);
 	return complete(rq, nr_bytes, bpf_ktime_get_ns());
@@ -616,10 +622,15 @@ int BPF_PROG(block_rq_requeue, struct request *rq)
 {
 	__u32 op = rq->cmd_flags & REQ_OP_MASK;
 	struct block_device *bdev;
+	struct slot *slot;
 
 	if (op_is_passthrough(op))
 		return 0;
 	bdev = request_bdev(rq);
 	count_part_loss(part_find(bdev, disk_seq(bdev->bd_disk)), LOSS_REQUEUE, op_group(op));
+	/* It is not at the device any more; merged meanwhile, it may even get another start. */
+	slot = slot_find(rq);
+	if (slot_holds(slot, rq))
+		slot->issue_ns = 0;
 	return 0;
 }

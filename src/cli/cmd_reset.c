@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include "cli/command.h"
 #include "core/util.h"
-#include "outputs/json.h"
-#include "outputs/text.h"
 
 struct reset_settings {
 	struct selection_settings selection;
@@ -34,26 +32,15 @@ static const struct command_syntax syntax = {
 static struct error *run(void *settings, const struct operands *operands, int *status)
 {
 	const struct reset_settings *s = settings;
-	cleanup(device_list_deinit) struct device_list devices = {};
-	cleanup(selection_deinit) struct live_selection selection = {};
-	cleanup(live_closep) struct live *live = NULL;
+	cleanup(session_close) struct session session = {};
 	cleanup(snapshot_deinit) struct snapshot snap = {};
-	cleanup(buf_deinit) struct buf out = {};
 	enum output_format format;
 
 	(void)status;
 	try(format_parse(s->format, &format));
-	try(device_list_read(system_paths.root, &devices));
-	try(selection_parse(&devices, operands, &s->selection, &selection));
-	try(live_open(&system_paths, &devices, &live));
-	try(live_reset(live, &devices, &selection, &snap));
-	if (!s->print)
-		return NULL;
-	if (format == FORMAT_JSON)
-		json_snapshot(&snap, &out);
-	else
-		text_snapshot(&snap, output_width(), &out);
-	return output_write(&out);
+	try(session_open(operands, &s->selection, &session));
+	try(live_reset(session.live, &session.devices, &session.selection, &snap));
+	return s->print ? output_snapshot(&snap, format) : NULL;
 }
 
 const struct command cmd_reset = {

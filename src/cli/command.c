@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include "core/util.h"
+#include "outputs/json.h"
+#include "outputs/text.h"
 
 const struct live_paths system_paths = { .root = "", .bpffs = "/sys/fs/bpf" };
 
@@ -22,8 +24,10 @@ struct error *format_parse(const char *name, enum output_format *ret)
 	return NULL;
 }
 
-struct error *selection_parse(const struct device_list *devices, const struct operands *names,
-			      const struct selection_settings *settings, struct live_selection *ret)
+static struct error *selection_parse(const struct device_list *devices,
+				     const struct operands *names,
+				     const struct selection_settings *settings,
+				     struct live_selection *ret)
 {
 	struct live_selection sel = { .kinds = KINDS_ALL, .ops = OPS_ALL };
 	cleanup_free const struct device **found = NULL;
@@ -43,10 +47,19 @@ struct error *selection_parse(const struct device_list *devices, const struct op
 	return NULL;
 }
 
-void selection_deinit(struct live_selection *sel)
+struct error *session_open(const struct operands *names, const struct selection_settings *settings,
+			   struct session *ret)
 {
-	free((void *)sel->devices);
-	sel->devices = NULL;
+	try(device_list_read(system_paths.root, &ret->devices));
+	try(selection_parse(&ret->devices, names, settings, &ret->selection));
+	return live_open(&system_paths, &ret->devices, &ret->live);
+}
+
+void session_close(struct session *s)
+{
+	live_close(s->live);
+	free((void *)s->selection.devices);
+	device_list_deinit(&s->devices);
 }
 
 struct error *output_write(const struct buf *out)
@@ -58,11 +71,23 @@ struct error *output_write(const struct buf *out)
 	return NULL;
 }
 
-unsigned int output_width(void)
+/* The columns of the terminal; 120 if the output is none. */
+static unsigned int output_width(void)
 {
 	struct winsize size;
 
 	if (!ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) && size.ws_col)
 		return size.ws_col;
 	return 120;
+}
+
+struct error *output_snapshot(const struct snapshot *snap, enum output_format format)
+{
+	cleanup(buf_deinit) struct buf out = {};
+
+	if (format == FORMAT_JSON)
+		json_snapshot(snap, &out);
+	else
+		text_snapshot(snap, output_width(), &out);
+	return output_write(&out);
 }

@@ -55,11 +55,18 @@ struct selection_settings {
 enum output_format { FORMAT_TEXT, FORMAT_JSON };
 struct error *format_parse(const char *name, enum output_format *ret) must_check;
 
-/* A selection from names and options; @ret->devices is allocated and points into @devices. */
-struct error *selection_parse(const struct device_list *devices, const struct operands *names,
-			      const struct selection_settings *settings,
-			      struct live_selection *ret) must_check;
-void selection_deinit(struct live_selection *sel);
+/*
+ * What a command works on: the devices of the machine, those of them that were named, and the open
+ * collector. Names and options are checked before the collector is opened. Close it in any case.
+ */
+struct session {
+	struct device_list devices;
+	struct live_selection selection;
+	struct live *live;
+};
+struct error *session_open(const struct operands *names, const struct selection_settings *settings,
+			   struct session *ret) must_check;
+void session_close(struct session *s);
 
 /* Ladders given as text, or NULL. */
 struct ladder_settings {
@@ -78,7 +85,7 @@ struct ladder_settings {
 
 /* Writes all of @out to standard output; a closed pipe is an error too. */
 struct error *output_write(const struct buf *out) must_check;
-/* The columns of the terminal; 120 if the output is none. */
-unsigned int output_width(void);
+/* Prints a snapshot. */
+struct error *output_snapshot(const struct snapshot *snap, enum output_format format) must_check;
 
 #endif

@@ -8,12 +8,16 @@
 #include "sources/inner.h"
 #include "sources/live_internal.h"
 
-static int64_t realtime_ns(void)
+static struct snapshot snapshot_now(const struct live *live)
 {
 	struct timespec now;
 
 	clock_gettime(CLOCK_REALTIME, &now);
-	return now.tv_sec * 1000000000 + now.tv_nsec;
+	return (struct snapshot){
+		.source = "live",
+		.since_ns = (int64_t)live->meta.since_realtime_ns,
+		.time_ns = now.tv_sec * 1000000000 + now.tv_nsec,
+	};
 }
 
 /* The losses in the order and with the names of every output. */
@@ -204,11 +208,7 @@ static bool selected(const struct live_selection *sel, const struct device *devi
 struct error *live_read(struct live *live, const struct device_list *devices,
 			const struct live_selection *sel, struct snapshot *ret)
 {
-	cleanup(snapshot_deinit) struct snapshot snap = {
-		.source = "live",
-		.since_ns = (int64_t)live->meta.since_realtime_ns,
-		.time_ns = realtime_ns(),
-	};
+	cleanup(snapshot_deinit) struct snapshot snap = snapshot_now(live);
 	cleanup(slots_deinit) struct slots slots = {};
 	uint64_t other_ladder = 0;
 
@@ -259,11 +259,7 @@ static struct error *store_baseline(struct live *live, unsigned int index, const
 struct error *live_reset(struct live *live, const struct device_list *devices,
 			 const struct live_selection *sel, struct snapshot *ret)
 {
-	cleanup(snapshot_deinit) struct snapshot snap = {
-		.source = "live",
-		.since_ns = (int64_t)live->meta.since_realtime_ns,
-		.time_ns = realtime_ns(),
-	};
+	cleanup(snapshot_deinit) struct snapshot snap = snapshot_now(live);
 	cleanup(slots_deinit) struct slots slots = {};
 
 	try(slots_read(live, &slots));
