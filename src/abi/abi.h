@@ -196,7 +196,9 @@ struct slot {
 	__u32 seq_len;  /* bytes of a flush sequence's data that has completed */
 	__u32 part;     /* index into hists */
 	__u32 op;       /* enum blk_op */
+	__s64 seek;     /* sectors from the request issued before, or SEEK_NONE */
 };
+#define SEEK_NONE (-0x7fffffffffffffffll - 1)
 #define ISSUE_BY_KERNEL 1ull
 
 /* A ladder as it was given, and its bounds. */
@@ -247,7 +249,7 @@ struct diskstats_base {
 ABI_SIZE(struct hist_block, 3168);
 ABI_SIZE(struct part, 32);
 ABI_SIZE(struct head, 16);
-ABI_SIZE(struct slot, 32);
+ABI_SIZE(struct slot, 40);
 ABI_SIZE(struct meta_ladder, LADDER_TEXT_MAX + 8 + 8 * SEEK_BOUNDS_MAX);
 ABI_SIZE(struct meta, 64 + 32 + 3 * sizeof(struct meta_ladder));
 ABI_SIZE(struct diskstats_base, 64);

@@ -2,8 +2,8 @@
 /*
  * The collector: block tracepoints in, counters in pinned maps out. Counters only ever rise.
  *
- *	block_rq_issue		stamp the request's slot, count the seek distance
- *	block_rq_complete	count request, service and queue time by size
+ *	block_rq_issue		stamp the request's slot, take the seek distance
+ *	block_rq_complete	count request, service and queue time by size, and seek distance
  *	block_rq_requeue	count
  *
  * A request is known by its slot, indexed by queue, hardware queue and tag: no allocation, no hash
@@ -354,6 +354,25 @@ static __always_inline __u32 op_group(__u32 op)
 
 /* --- programs --- */
 
+/*
+ * The distance from the end of the request issued before on the same head, whose end this one sets.
+ * It is counted at completion, where the counters are at hand anyway.
+ */
+static __always_inline __s64 seek_distance(struct request *rq, __u32 region, __u64 diskseq)
+{
+	struct head *head = bpf_map_lookup_elem(&heads, &region);
+	__u64 start = rq->__sector, last;
+
+	if (!head)
+		return SEEK_NONE;
+	if (unlikely(head->diskseq != diskseq)) {
+		head->diskseq = diskseq;
+		head->end = 0;
+	}
+	last = __sync_lock_test_and_set(&head->end, start + (rq->__data_len >> 9) + 1);
+	return last ? start - (last - 1) : SEEK_NONE;
+}
+
 SEC("tp_btf/block_rq_issue")
 int BPF_PROG(block_rq_issue, struct request *rq)
 {
@@ -362,15 +381,11 @@ int BPF_PROG(block_rq_issue, struct request *rq)
 	__u32 op = rq->cmd_flags & REQ_OP_MASK;
 	struct request_queue *q = rq->q;
 	__u32 tag, part, region, hctx, head_hctx;
-	__u64 diskseq, start, last;
-	struct hist_block *hdr, *block;
 	struct block_device *bdev;
-	struct head *head;
 	struct slot *slot;
-	void *hist;
-	__s64 distance;
+	__u64 diskseq;
 
-	if (op_is_passthrough(op))
+	if (unlikely(op_is_passthrough(op)))
 		return 0;
 	if (stamp_mode == STAMP_KERNEL)
 		now = kernel_stamps_issue(q) ? ISSUE_BY_KERNEL : bpf_ktime_get_ns();
@@ -396,51 +411,35 @@ int BPF_PROG(block_rq_issue, struct request *rq)
 	slot->issue_ns = now;
 	slot->part = part;
 	slot->op = op;
+	slot->seek = SEEK_NONE;
 	/* A flush has no sector, and runs on the slot of the request that it serves. */
-	if (op == OP_FLUSH)
+	if (unlikely(op == OP_FLUSH))
 		return 0;
 	if (unlikely(slot->seq_len)) {
 		/* The end of a flush sequence, after its data. */
 		count_part_loss(slot->part, LOSS_UNSEEN, OP_WRITE);
 		slot->seq_len = 0;
 	}
-
 	head_hctx = queue_is_rotational(q) ? 0 : hctx;
 	if (head_hctx != hctx || tag >> REGION_SHIFT)
 		region = region_find(q->id, head_hctx, 0);
-	head = bpf_map_lookup_elem(&heads, &region);
-	if (!head)
-		return 0;
-	if (unlikely(head->diskseq != diskseq)) {
-		head->diskseq = diskseq;
-		head->end = 0;
-	}
-	start = rq->__sector;
-	last = __sync_lock_test_and_set(&head->end, start + (rq->__data_len >> 9) + 1);
-	hist = bpf_map_lookup_elem(&hists, &part);
-	if (!last || !hist)
-		return 0;
-	hdr = block_at(hist, BLOCK_HEADER);
-	if (!hdr || !(hdr->row[ROW_HEADER].cell[HDR_KINDS] & (1u << KIND_SEEK)))
-		return 0;
-	block = block_at(hist, stripe_of(&hdr->row[ROW_HEADER]));
-	distance = start - (last - 1);
-	if (block)
-		row_add(&block->row[ROW_SEEK], bucket_seek(&hdr->row[ROW_SEEK_BOUNDS], distance),
-			distance);
+	slot->seek = seek_distance(rq, region, diskseq);
 	return 0;
 }
 
+#define ALL_KINDS ((1u << KIND_NR) - 1)
+
 struct completion {
 	__u64 ns[KIND_TIMED];
-	__u32 kinds; /* bit per kind whose time ends now */
+	__s64 seek;
+	__u32 kinds; /* bit per kind that is to be counted now */
 	__u32 part, op, len;
 };
 
 /* A loop over the kinds, as code that runs once per I/O is fetched from far: less of it is faster. */
 static __always_inline void count_completion(const struct completion *c)
 {
-	__u32 part = c->part, n_rows, kinds;
+	__u32 part = c->part, n_rows, kinds, stripe;
 	struct hist_block *hdr, *block;
 	const __u64 *header;
 	void *hist;
@@ -456,8 +455,9 @@ static __always_inline void count_completion(const struct completion *c)
 	header = hdr->row[ROW_HEADER].cell;
 	n_rows = header[HDR_N_SIZE] + 1;
 	kinds = c->kinds & header[HDR_KINDS];
+	stripe = stripe_of(&hdr->row[ROW_HEADER]);
 	block = block_at(hist, hist_block_index(c->op, bucket_size(&hdr->row[ROW_HEADER], c->len),
-						n_rows, stripe_of(&hdr->row[ROW_HEADER])));
+						n_rows, stripe));
 	if (!block)
 		return;
 #pragma clang loop unroll(disable)
@@ -465,6 +465,12 @@ static __always_inline void count_completion(const struct completion *c)
 		if (kinds & (1u << kind))
 			row_add(&block->row[kind],
 				bucket_time(&hdr->row[ROW_TIME_BOUNDS], c->ns[kind]), c->ns[kind]);
+	if (!(kinds & (1u << KIND_SEEK)) || c->seek == SEEK_NONE)
+		return;
+	block = block_at(hist, stripe);
+	if (block)
+		row_add(&block->row[ROW_SEEK], bucket_seek(&hdr->row[ROW_SEEK_BOUNDS], c->seek),
+			c->seek);
 }
 
 /* Whether the slot holds this request: it has been issued, and has not completed or been requeued. */
@@ -510,7 +516,8 @@ static __noinline int complete_rare(struct request *rq, struct slot *slot, __u64
 	struct completion c = {
 		.op = op_group(rq->cmd_flags & REQ_OP_MASK),
 		.len = rq->__data_len,
-		.kinds = 1u << KIND_REQUEST | 1u << KIND_SERVICE | 1u << KIND_QUEUE,
+		.kinds = ALL_KINDS,
+		.seek = SEEK_NONE,
 	};
 	__u32 loss = PART_LOSS_NR;
 
@@ -520,6 +527,7 @@ static __noinline int complete_rare(struct request *rq, struct slot *slot, __u64
 			issue = rq->io_start_time_ns;
 		slot->issue_ns = 0;
 		c.part = slot->part;
+		c.seek = slot->seek;
 		c.len += slot->done;
 		slot->done = 0;
 		/*
@@ -540,12 +548,12 @@ static __noinline int complete_rare(struct request *rq, struct slot *slot, __u64
 	}
 	if (loss != PART_LOSS_NR) {
 		count_part_loss(c.part, loss, c.op);
-		c.kinds &= 1u << KIND_REQUEST;
+		c.kinds &= 1u << KIND_REQUEST | 1u << KIND_SEEK;
 	}
 	if (c.kinds & 1u << KIND_REQUEST && (!start || start > now)) {
 		/* Without accounting (queue/iostats 0) the kernel may set no start stamp. */
 		count_part_loss(c.part, LOSS_NO_START, c.op);
-		c.kinds &= 1u << KIND_SERVICE;
+		c.kinds &= 1u << KIND_SERVICE | 1u << KIND_SEEK;
 	}
 	if (!start)
 		c.kinds &= ~(1u << KIND_QUEUE);
@@ -584,7 +592,8 @@ static __always_inline int complete(struct request *rq, __u32 nr_bytes, __u64 no
 
 	c.op = op_group(op);
 	c.part = slot->part;
-	c.kinds = 1u << KIND_REQUEST | 1u << KIND_SERVICE | 1u << KIND_QUEUE;
+	c.kinds = ALL_KINDS;
+	c.seek = slot->seek;
 	c.ns[KIND_REQUEST] = now - start;
 	c.ns[KIND_SERVICE] = now - issue;
 	c.ns[KIND_QUEUE] = issue - start;

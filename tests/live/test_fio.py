@@ -3,9 +3,9 @@
 """Loads: our counts equal those of the load itself and those of diskstats, to the unit."""
 import os
 import shutil
+import time
 
-from lib import (KIB, MIB, TIMED, Skip, between, difference, diskstats, equal, main, read_file, settle, show,
-                 test, verify)
+from lib import (KIB, MIB, TIMED, Skip, between, difference, diskstats, equal, main, show, test, unseen, verify)
 
 # Loads of one device: name, options. The numbers are such that all of them together take seconds.
 LOADS = (
@@ -28,22 +28,19 @@ def check(snapshot, names, before, after, fio):
             total[op] = total.get(op, 0) + n
     for name in names:
         rise = difference(after[name], before[name])
-        equal(snapshot.counts(name), rise, f'{name}: we and diskstats')
-        expected = total if name == names[0] else fio.get(name, {})
-        flushes = expected.get('flush', 0)
+        missed = unseen(name)
+        counted = difference(rise, missed)
+        equal(snapshot.counts(name), counted, f'{name}: we and diskstats')
+        expected = total if name == names[0] else {**fio.get(name, {}), 'flush': 0}
         # Each fsync is a flush of the disk, and an empty write of what it was called for.
-        if 'write' in rise:
-            rise['write'] -= flushes
-        if name == names[0]:
-            equal(rise, expected, f'{name}: diskstats and fio')
-        else:
-            rise.pop('flush', None)
-            equal(rise, {op: n for op, n in expected.items() if op != 'flush'}, f'{name}: diskstats and fio')
-        for op in expected:
-            service, queue = (snapshot.get(name, kind, op).count for kind in TIMED[1:])
-            wanted = expected[op] if name == names[0] or op != 'flush' else 0
-            equal((service, queue), (wanted,) * 2, f'{name} {op}: service and queue time')
-    for loss in ('nested', 'no_counters', 'no_slot', 'no_start', 'no_issue', 'negative', 'early'):
+        empty = {'write': (total if name == names[0] else fio.get(name, {})).get('flush', 0)}
+        equal(difference(rise, empty), difference(expected, {}), f'{name}: diskstats and fio')
+        for kind in TIMED[1:]:
+            got = difference(difference(expected, snapshot.counts(name, kind)), {})
+            equal(sum(got.values()) <= sum(missed.values()) and min(got.values(), default=0) >= 0, True,
+                  f'{name}: {kind} times, {got} are missing and {missed} unseen')
+    # Of all devices; nothing on this machine may be without counters or go uncounted.
+    for loss in ('no_counters', 'no_slot'):
         equal(snapshot.losses[loss], 0, f'loss {loss}')
 
 
@@ -100,9 +97,10 @@ def merging_and_splitting(env):
                   dict(filename=loop.path, rw='read', bs='512k', iodepth=2), size=loop.size)
     counts = fio.result()[loop.name]
     rise, snapshot = difference(diskstats(loop.name)[loop.name], before[loop.name]), show(loop.name)
-    equal(snapshot.counts(loop.name), rise, 'we and diskstats')
+    equal(snapshot.counts(loop.name), difference(rise, unseen(loop.name)), 'we and diskstats')
     equal(rise['read'], counts['read'] * 8, 'reads of 512 KiB in pieces of 64')
-    equal(snapshot.get(loop.name, 'service', 'read').by_size(), {64 * KIB: rise['read']}, 'their size')
+    equal(snapshot.get(loop.name, 'service', 'read').by_size(),
+          {64 * KIB: snapshot.counts(loop.name)['read']}, 'their size')
     assert rise['write'] < counts['write'], 'nothing was merged'
     verify(loop.name)
 
@@ -146,16 +144,20 @@ def interrupts_during_other_completions(env):
     loop = env.loop()
     env.start()
     fio = env.fio(dict(filename=loop.path, rw='randread', bs='4k', iodepth=32, numjobs=2, size=loop.size),
-                  dict(filename=path, rw='randread', bs='4k', iodepth=16, numjobs=2),
+                  # One at a time: nothing is merged, so that each is a request.
+                  dict(filename=path, rw='randread', bs='4k', ioengine='psync', numjobs=4),
                   runtime=5, group_reporting=0)
     counts = fio.result()
     snapshot = show()
-    equal(snapshot.get(loop.name, 'request', 'read').count, counts[loop.name]['read'], 'loop device')
-    between(counts[os.path.basename(path)]['read'], snapshot.get(disk, 'request', 'read').count, 10**9, disk)
+    seen = counts[loop.name]['read'] - unseen(loop.name).get('read', 0)
+    equal(snapshot.counts(loop.name), {'read': seen}, 'loop device')
+    # What is unseen is known to the unit only of a disk at rest, and this one is hardly ever.
+    between(counts[os.path.basename(path)]['read'] * 0.999, snapshot.get(disk, 'request', 'read').count, 10**9, disk)
     verify(loop.name)
-    for loss in ('nested', 'no_issue', 'no_slot', 'no_counters', 'negative'):
+    equal(snapshot.counts(loop.name, 'service'), {'read': seen}, 'service times')
+    for loss in ('no_slot', 'no_counters'):
         equal(snapshot.losses[loss], 0, f'loss {loss}')
-    print(f'# nested completions that were made good: {snapshot.losses["recovered"]}')
+    print('#', {k: snapshot.losses[k] for k in ('unseen', 'nested', 'recovered')})
 
 
 @test
@@ -163,6 +165,8 @@ def iostats_off(env):
     """Then the kernel accounts nothing, and may not say when a request began; we still count."""
     loop, p1, _ = env.two_partitions()
     env.start()
+    disk = env.disk(loop.path)
+    disk.read(0, 8 * KIB)  # the one that has no distance; later, two could be the first at once
     loop.queue('iostats', 0)
     loop.queue('nomerges', 2)
     fio = env.fio(dict(filename=f'/dev/{p1}', rw='randread', bs='4k', iodepth=8, io_size='16m', size='16m'),
@@ -170,14 +174,13 @@ def iostats_off(env):
     snapshot = show(loop.name)
     reads, writes = fio[p1]['read'], fio[loop.name]['write']
     equal(snapshot.get(p1, 'service', 'read').by_size(), {4 * KIB: reads}, 'reads of the partition')
-    equal(snapshot.get(loop.name, 'service', 'read').by_size(), {4 * KIB: reads}, 'reads of the disk')
+    equal(snapshot.get(loop.name, 'service', 'read').by_size(), {4 * KIB: reads, 8 * KIB: 1}, 'reads of the disk')
     equal(snapshot.get(loop.name, 'service', 'write').by_size(), {64 * KIB: writes}, 'writes')
-    equal(snapshot.get(loop.name, 'seek').count, reads + writes - 1, 'distances')
+    equal(snapshot.get(loop.name, 'seek').count, reads + writes, 'distances')
     equal(snapshot.get(loop.name, 'request', 'read').count + snapshot.get(loop.name, 'request', 'write').count
-          + snapshot.losses['no_start'], reads + writes, 'request times, or known to be missing')
+          + snapshot.losses['no_start'], reads + writes + 1, 'request times, or known to be missing')
     loop.queue('iostats', 1)
     before = snapshot.get(loop.name, 'request', 'read').count
-    disk = env.disk(loop.path)
     for _ in range(10):
         disk.read(0, 4 * KIB)
     equal(show(loop.name).get(loop.name, 'request', 'read').count, before + 10, 'as before')
@@ -187,22 +190,26 @@ def iostats_off(env):
 def started_in_the_middle_of_a_load(env):
     """Requests that were on their way at the start are counted as such, and verify allows for them."""
     loop = env.loop()
-    fio = env.fio(dict(filename=loop.path, rw='randread', bs='4k', iodepth=32, numjobs=2), size=loop.size,
-                  runtime=2)
-    while not difference(diskstats(loop.name)[loop.name], {}).get('read', 0) > 1000:
-        assert fio.running(), 'fio ended early'
-    env.start()
-    verify()
-    fio.result()
-    settle()
-    verify()
-    snapshot = show(loop.name)
-    request, service = (snapshot.get(loop.name, kind, 'read').count for kind in TIMED[:2])
-    between(0, snapshot.losses['early'], 64, 'requests that were on their way')
-    equal(request, service + snapshot.losses['early'], 'request times')
-    for loss in ('no_issue', 'negative'):
-        equal(snapshot.losses[loss], 0, loss)
-    assert int(read_file(f'/sys/block/{loop.name}/stat').split()[0]) > request, 'reads before the start'
+    for _ in range(5):
+        fio = env.fio(dict(filename=loop.path, rw='randread', bs='4k', iodepth=32, numjobs=2), size=loop.size,
+                      runtime=60)
+        before = diskstats(loop.name)[loop.name]
+        while difference(diskstats(loop.name)[loop.name], before).get('read', 0) < 1000:
+            assert fio.running(), 'fio ended early'
+        env.start()
+        verify()
+        time.sleep(0.3)
+        fio.interrupt()
+        fio.result()
+        verify()
+        snapshot = show(loop.name)
+        without = snapshot.get(loop.name, 'request', 'read').count - snapshot.get(loop.name, 'service', 'read').count
+        # 64 at a time, for as long as attaching takes.
+        between(0, without, 2000, 'request times without service times: what was on its way')
+        # Of all devices: others may have had some on their way, but they are early too.
+        between(without, snapshot.losses['early'], 10**9, 'early')
+        for loss in ('no_issue', 'negative'):
+            equal(snapshot.losses[loss], 0, loss)
 
 
 if __name__ == '__main__':
