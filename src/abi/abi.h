@@ -177,12 +177,12 @@ struct hints {
 
 /*
  * Entry of `heads`, same index as the region of the hardware queue's first tags (of the first
- * hardware queue for rotational disks). Apart from the regions, since every issue writes it.
+ * hardware queue for rotational disks): 1 + the end sector of the request issued last, and above it
+ * the low bits of the disk's diskseq, as queues' ids are reused. One word, so that it can be
+ * exchanged at once. Sectors from 2^HEAD_SECTOR_BITS (128 PiB) on are not told apart.
  */
-struct head {
-	__u64 end;     /* 1 + end sector of the request issued last; 0: none yet */
-	__u64 diskseq; /* the disk that it belongs to: queue ids are reused */
-};
+#define HEAD_SECTOR_BITS 48
+#define HEAD_SECTOR_MASK ((1ull << HEAD_SECTOR_BITS) - 1)
 
 /*
  * Entry of `slots`: a request between issue and completion. The size is not kept: at completion it
@@ -248,7 +248,6 @@ struct diskstats_base {
 #define ABI_SIZE(type, size) _Static_assert(sizeof(type) == (size), #type " is an ABI")
 ABI_SIZE(struct hist_block, 3168);
 ABI_SIZE(struct part, 32);
-ABI_SIZE(struct head, 16);
 ABI_SIZE(struct slot, 40);
 ABI_SIZE(struct meta_ladder, LADDER_TEXT_MAX + 8 + 8 * SEEK_BOUNDS_MAX);
 ABI_SIZE(struct meta, 64 + 32 + 3 * sizeof(struct meta_ladder));

@@ -24,7 +24,6 @@ char LICENSE[] SEC("license") = "GPL";
 
 /* Set by user space before loading. */
 const volatile __u32 stamp_mode;
-const volatile __u64 loaded_ns; /* CLOCK_MONOTONIC; requests issued before it are "early" */
 
 /* max_entries of 1 are set by user space before loading, to fit the machine. */
 struct hist_map {
@@ -83,7 +82,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct head);
+	__type(value, __u64);
 } heads SEC(".maps");
 
 struct {
@@ -112,6 +111,12 @@ struct {
 	__type(key, __u32);
 	__type(value, __u64);
 } losses SEC(".maps");
+
+/*
+ * CLOCK_MONOTONIC when all programs were attached, set by user space then. Requests that had
+ * started before may have been issued before.
+ */
+__u64 attached_ns = ~0ull;
 
 /*
  * Tables of fixed size are global arrays, which the kernel reaches without a look-up; each section
@@ -218,7 +223,7 @@ static __always_inline __u32 request_tag(struct request *rq)
 
 static __noinline __u32 region_find_slow(__u64 key)
 {
-	struct head none = {};
+	__u64 no_head = 0;
 	__u32 *known, id;
 
 	known = bpf_map_lookup_elem(&region_ids, &key);
@@ -226,7 +231,7 @@ static __noinline __u32 region_find_slow(__u64 key)
 		return *known;
 	if (bpf_map_pop_elem(&region_pool, &id))
 		return 0;
-	bpf_map_update_elem(&heads, &id, &none, BPF_ANY);
+	bpf_map_update_elem(&heads, &id, &no_head, BPF_ANY);
 	if (!bpf_map_update_elem(&region_ids, &key, &id, BPF_NOEXIST))
 		return id;
 
@@ -360,17 +365,16 @@ static __always_inline __u32 op_group(__u32 op)
  */
 static __always_inline __s64 seek_distance(struct request *rq, __u32 region, __u64 diskseq)
 {
-	struct head *head = bpf_map_lookup_elem(&heads, &region);
-	__u64 start = rq->__sector, last;
+	__u64 *head = bpf_map_lookup_elem(&heads, &region);
+	__u64 start = rq->__sector, end = start + (rq->__data_len >> 9) + 1, last;
 
 	if (!head)
 		return SEEK_NONE;
-	if (unlikely(head->diskseq != diskseq)) {
-		head->diskseq = diskseq;
-		head->end = 0;
-	}
-	last = __sync_lock_test_and_set(&head->end, start + (rq->__data_len >> 9) + 1);
-	return last ? start - (last - 1) : SEEK_NONE;
+	last = __sync_lock_test_and_set(head,
+					diskseq << HEAD_SECTOR_BITS | (end & HEAD_SECTOR_MASK));
+	if (!last || (last ^ diskseq << HEAD_SECTOR_BITS) >> HEAD_SECTOR_BITS)
+		return SEEK_NONE;
+	return start - ((last & HEAD_SECTOR_MASK) - 1);
 }
 
 SEC("tp_btf/block_rq_issue")
@@ -506,7 +510,7 @@ static __always_inline __u32 unissued(struct request *rq, struct slot *slot, str
 		slot->seq_len = 0;
 		return PART_LOSS_NR;
 	}
-	return rq->start_time_ns < loaded_ns ? LOSS_EARLY : LOSS_NO_ISSUE;
+	return rq->start_time_ns < attached_ns ? LOSS_EARLY : LOSS_NO_ISSUE;
 }
 
 /* Whatever is not the plain completion of a plain request. */

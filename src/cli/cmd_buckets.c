@@ -16,7 +16,8 @@ static const struct command_syntax syntax = {
 	.summary = "Print the bounds of a disk's buckets, or set them while it runs.",
 	.details =
 		"Without NAME: those that disks get by default. A disk and its partitions have the same\n"
-		"bounds; NAME may be either. With new bounds their histograms begin anew, at zero.\n\n" LADDER_DETAILS,
+		"bounds; NAME may be either. With new bounds their histograms begin anew, at zero. A\n"
+		"partition that appears later gets them by the next blkhist command.\n\n" LADDER_DETAILS,
 	.options = options,
 	.max_operands = 1,
 };

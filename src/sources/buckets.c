@@ -51,7 +51,6 @@ struct error *live_set_ladders(struct live *live, const struct device_list *devi
 	const struct device *disk = device_by_id(devices, device->disk_sysfs_id);
 	cleanup(slots_deinit) struct slots slots = {};
 	struct ladder wanted[LADDER_KINDS];
-	unsigned int of_disk;
 
 	if (!disk)
 		return error_new("the disk of %s is gone", device->name.disk);
@@ -59,8 +58,16 @@ struct error *live_set_ladders(struct live *live, const struct device_list *devi
 	for (int k = 0; k < LADDER_KINDS; k++)
 		if (ladders[k])
 			wanted[k] = *ladders[k];
-	/* Partitions that appear later take their ladders from the disk's own counters. */
-	try(slot_for_device(live, disk, disk, &of_disk));
+	/*
+	 * All that is there gets counters now, so that their first I/O finds the new bounds.
+	 * Partitions that appear later take them from the disk's own counters, see live_prepare().
+	 */
+	for (unsigned int i = 0; i < devices->n; i++) {
+		unsigned int index;
+
+		if (devices->devices[i].disk_sysfs_id == disk->sysfs_id)
+			try(slot_for_device(live, &devices->devices[i], disk, &index));
+	}
 	try(slots_read(live, &slots));
 	for (unsigned int i = 0; i < slots.n; i++) {
 		const struct part *part = &slots.slot[i].part;

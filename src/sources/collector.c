@@ -182,16 +182,13 @@ static struct error *load(const struct live_paths *paths, const struct meta *met
 			  struct collector **ret)
 {
 	cleanup(collector_destroyp) struct collector *skel = collector__open();
-	struct timespec now;
 	int err;
 
 	if (!skel)
 		return error_errno(errno, "cannot open the collector");
-	clock_gettime(CLOCK_MONOTONIC, &now);
 	skel->rodata->stamp_mode = meta->stamp_used;
 	skel->rodata->queue_flag_stats_bit = kernel->queue_flag_stats_bit;
 	skel->rodata->rqf_flush_seq_bit = kernel->rqf_flush_seq_bit;
-	skel->rodata->loaded_ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 	bpf_program__set_autoload(skel->progs.block_rq_complete_nested, meta->nested);
 	try(size_maps(skel, meta, n_devices));
 	try(set_inner_maps(skel, meta));
@@ -236,6 +233,8 @@ static struct error *pin(const struct live_paths *paths, struct collector *skel,
 static struct error *attach(const struct live_paths *paths, struct collector *skel,
 			    const struct meta *meta)
 {
+	struct timespec now;
+
 	for (enum pin_prog prog = 0; prog < PROG_NR; prog++) {
 		cleanup_free char *path = pins_path(paths, NEW "/links/%s", pin_progs[prog].name);
 		struct bpf_link *link;
@@ -250,6 +249,8 @@ static struct error *attach(const struct live_paths *paths, struct collector *sk
 		if (bpf_link__pin(link, path))
 			return error_errno(errno, "cannot pin %s", path);
 	}
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	skel->data->attached_ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 	return NULL;
 }
 

@@ -213,7 +213,7 @@ static struct error *pool_repair(struct live *live)
 }
 
 /* Indices that have a map but no partition are ready; keep as many as wanted, if there is room. */
-static struct error *pool_top_up(struct live *live)
+struct error *pool_top_up(struct live *live)
 {
 	cleanup(pool_deinit) struct pool pool = {};
 	struct ladder ladders[LADDER_KINDS];

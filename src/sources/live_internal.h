@@ -31,6 +31,9 @@ struct error *live_open_dir(const struct live_paths *paths, const char *dir,
  */
 struct error *live_prepare(struct live *live, const struct device_list *devices) must_check;
 
+/* Under the lock. Keeps spare counters ready: a part of live_prepare(). */
+struct error *pool_top_up(struct live *live) must_check;
+
 /* Records /proc/diskstats as it was when the collector was attached. */
 struct error *live_diskstats_begin(struct live *live, const struct device_list *devices) must_check;
 

@@ -45,7 +45,11 @@ enum pin_map {
 };
 extern const char *const pin_map_names[MAP_NR];
 
-enum pin_prog { PROG_ISSUE, PROG_COMPLETE, PROG_COMPLETE_NESTED, PROG_REQUEUE, PROG_NR };
+/*
+ * In the order of attaching: an issue that is seen must have its completion seen. The second
+ * completion program must run behind the first.
+ */
+enum pin_prog { PROG_COMPLETE, PROG_COMPLETE_NESTED, PROG_REQUEUE, PROG_ISSUE, PROG_NR };
 extern const struct pin_prog_info {
 	const char *name;
 	const char *tracepoint;

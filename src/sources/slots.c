@@ -125,6 +125,16 @@ struct error *slot_image(struct live *live, enum pin_map outer, unsigned int ind
 	return image_from_map(blocks, n_blocks, ret);
 }
 
+/* Takes an index out of the pool, which stays marked as changing. */
+static bool pool_pop(struct live *live, __u32 *ret)
+{
+	live->parts[0].dev = POOL_CHANGES;
+	if (!bpf_map_lookup_and_delete_elem(live->maps[MAP_PART_POOL], NULL, ret))
+		return true;
+	live->parts[0].dev = 0;
+	return false;
+}
+
 struct error *slot_for_device(struct live *live, const struct device *device,
 			      const struct device *disk, unsigned int *ret)
 {
@@ -136,12 +146,14 @@ struct error *slot_for_device(struct live *live, const struct device *device,
 		*ret = id;
 		return NULL;
 	}
-	live->parts[0].dev = POOL_CHANGES;
-	if (bpf_map_lookup_and_delete_elem(live->maps[MAP_PART_POOL], NULL, &id))
-		return error_new(
-			"no counters are left for %s: all of %u partitions are in use (build option "
-			"max_partitions)",
-			device->name.disk, live->meta.max_partitions - 1);
+	if (!pool_pop(live, &id)) {
+		try(pool_top_up(live));
+		if (!pool_pop(live, &id))
+			return error_new(
+				"no counters are left for %s: all of %u partitions are in use "
+				"(build option max_partitions)",
+				device->name.disk, live->meta.max_partitions - 1);
+	}
 	live->parts[id] = (struct part){
 		.key = key,
 		.disk_sysfs_id = device->disk_sysfs_id,
