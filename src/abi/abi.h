@@ -72,15 +72,15 @@ enum stripe_row { ROW_LOSSES, ROW_SEEK };
 
 /* Cells of ROW_HEADER. */
 enum header_cell {
-	HDR_EPOCH,  /* CLOCK_BOOTTIME ns when these counters began; tells generations apart */
-	HDR_SINCE,  /* CLOCK_REALTIME ns of the same moment */
-	HDR_KINDS,  /* bit per enum hist_kind that is collected */
-	HDR_N_TIME, /* number of bounds */
-	HDR_N_SIZE,
-	HDR_N_SEEK,
-	HDR_STRIPES,       /* power of two */
+	HDR_EPOCH,   /* CLOCK_BOOTTIME ns when these counters began; tells generations apart */
+	HDR_KINDS,   /* bit per enum hist_kind that is collected */
+	HDR_N_SIZE,  /* number of bounds */
+	HDR_STRIPES, /* power of two */
 	HDR_STRIPE_BLOCKS, /* blocks of one stripe */
-	HDR_FIRST_STRIPE,
+	HDR_FIRST_STRIPE,  /* these five share a cache line */
+	HDR_N_TIME,
+	HDR_N_SEEK,
+	HDR_SINCE,       /* CLOCK_REALTIME ns of HDR_EPOCH */
 	HDR_SIZE_BOUNDS, /* SIZE_BOUNDS_MAX of them, bytes, unused ones BOUND_NONE */
 	/*
 	 * What was counted under earlier ladders of this device: the epoch of the generation that
@@ -188,15 +188,15 @@ struct hints {
  * Entry of `slots`: a request between issue and completion. The size is not kept: at completion it
  * is rq->__data_len and what partial completions have taken off before. A slot that is still
  * occupied when another request is issued on it tells of a completion that no program has seen.
+ * Issue and completion often run on different CPUs: a slot lies within one cache line.
  */
 struct slot {
 	__u64 issue_ns; /* 0: free; ISSUE_BY_KERNEL: rq->io_start_time_ns is exact */
 	__u64 start;    /* rq->start_time_ns: which request it is */
-	__u32 done;     /* bytes of partial completions */
-	__u32 seq_len;  /* bytes of a flush sequence's data that has completed */
-	__u32 part;     /* index into hists */
-	__u32 op;       /* enum blk_op */
 	__s64 seek;     /* sectors from the request issued before, or SEEK_NONE */
+	__u32 bytes;    /* of its partial completions; when free, of a flush sequence's data */
+	__u16 part;     /* index into hists */
+	__u16 op;       /* enum blk_op */
 };
 #define SEEK_NONE (-0x7fffffffffffffffll - 1)
 #define ISSUE_BY_KERNEL 1ull
@@ -248,7 +248,7 @@ struct diskstats_base {
 #define ABI_SIZE(type, size) _Static_assert(sizeof(type) == (size), #type " is an ABI")
 ABI_SIZE(struct hist_block, 3168);
 ABI_SIZE(struct part, 32);
-ABI_SIZE(struct slot, 40);
+ABI_SIZE(struct slot, 32);
 ABI_SIZE(struct meta_ladder, LADDER_TEXT_MAX + 8 + 8 * SEEK_BOUNDS_MAX);
 ABI_SIZE(struct meta, 64 + 32 + 3 * sizeof(struct meta_ladder));
 ABI_SIZE(struct diskstats_base, 64);

@@ -29,6 +29,7 @@ const volatile __u32 stamp_mode;
 struct hist_map {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(key_size, sizeof(__u32));
 	__uint(value_size, sizeof(struct hist_block));
 };
@@ -100,6 +101,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE); /* puts it on page, and so on line, boundaries */
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct slot);
@@ -409,21 +411,19 @@ int BPF_PROG(block_rq_issue, struct request *rq)
 	if (slot->start != rq->start_time_ns) {
 		if (unlikely(slot->issue_ns))
 			count_part_loss(slot->part, LOSS_UNSEEN, slot->op);
+		else if (unlikely(slot->bytes && op != OP_FLUSH)) /* the end of a flush sequence */
+			count_part_loss(slot->part, LOSS_UNSEEN, OP_WRITE);
 		slot->start = rq->start_time_ns;
-		slot->done = 0;
+		/* A flush runs on the slot of the request that it serves, and may follow its data. */
+		if (op != OP_FLUSH)
+			slot->bytes = 0;
 	}
 	slot->issue_ns = now;
 	slot->part = part;
 	slot->op = op;
 	slot->seek = SEEK_NONE;
-	/* A flush has no sector, and runs on the slot of the request that it serves. */
-	if (unlikely(op == OP_FLUSH))
+	if (unlikely(op == OP_FLUSH)) /* it has no sector */
 		return 0;
-	if (unlikely(slot->seq_len)) {
-		/* The end of a flush sequence, after its data. */
-		count_part_loss(slot->part, LOSS_UNSEEN, OP_WRITE);
-		slot->seq_len = 0;
-	}
 	head_hctx = queue_is_rotational(q) ? 0 : hctx;
 	if (head_hctx != hctx || tag >> REGION_SHIFT)
 		region = region_find(q->id, head_hctx, 0);
@@ -488,7 +488,7 @@ static __noinline int complete_partial(struct request *rq, struct slot *slot, __
 {
 	if (!slot_holds(slot, rq))
 		return 0;
-	slot->done += nr_bytes;
+	slot->bytes += nr_bytes;
 	count_part_loss(slot->part, LOSS_PARTIAL, op_group(rq->cmd_flags & REQ_OP_MASK));
 	return 0;
 }
@@ -504,10 +504,10 @@ static __always_inline __u32 unissued(struct request *rq, struct slot *slot, str
 	c->part = part_find(bdev, disk_seq(bdev->bd_disk));
 	/* The flags that asked for the sequence are gone by now; nothing else writes no bytes. */
 	if (!rq->__data_len && c->op == OP_WRITE) {
-		if (!slot || !slot->seq_len)
+		if (!slot || slot->issue_ns || !slot->bytes)
 			return LOSS_UNISSUED;
-		c->len = slot->seq_len;
-		slot->seq_len = 0;
+		c->len = slot->bytes;
+		slot->bytes = 0;
 		return PART_LOSS_NR;
 	}
 	return rq->start_time_ns < attached_ns ? LOSS_EARLY : LOSS_NO_ISSUE;
@@ -532,14 +532,16 @@ static __noinline int complete_rare(struct request *rq, struct slot *slot, __u64
 		slot->issue_ns = 0;
 		c.part = slot->part;
 		c.seek = slot->seek;
-		c.len += slot->done;
-		slot->done = 0;
+		if (c.op != OP_FLUSH) {
+			c.len += slot->bytes;
+			slot->bytes = 0;
+		}
 		/*
 		 * The data of a write in a flush sequence: the device is done with it, but the
 		 * request ends only after the flush that may follow.
 		 */
 		if (rq->rq_flags & (1u << rqf_flush_seq_bit) && c.op != OP_FLUSH) {
-			slot->seq_len = c.len;
+			slot->bytes = c.len;
 			c.kinds &= ~(1u << KIND_REQUEST);
 		}
 		if (!issue)
@@ -589,7 +591,7 @@ static __always_inline int complete(struct request *rq, __u32 nr_bytes, __u64 no
 	if (stamp_mode == STAMP_KERNEL && issue == ISSUE_BY_KERNEL)
 		issue = rq->io_start_time_ns;
 	/* One branch for all that is rare; without an issue stamp, issue < start. */
-	if (unlikely((rq->rq_flags & (1u << rqf_flush_seq_bit)) | slot->done | !start |
+	if (unlikely((rq->rq_flags & (1u << rqf_flush_seq_bit)) | slot->bytes | !start |
 		     (slot->start != start) | (issue < start) | (issue > now)))
 		return complete_rare(rq, slot, now);
 	slot->issue_ns = 0;

@@ -10,7 +10,8 @@
 
 struct error *inner_create(unsigned int n_blocks, bool varying, int *ret)
 {
-	LIBBPF_OPTS(bpf_map_create_opts, opts, .map_flags = varying ? BPF_F_INNER_MAP : 0);
+	LIBBPF_OPTS(bpf_map_create_opts, opts,
+		    .map_flags = varying ? BPF_F_INNER_MAP : BPF_F_MMAPABLE);
 	int fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, varying ? "blkhist_base" : "blkhist_hist",
 				sizeof(__u32), sizeof(struct hist_block), n_blocks, &opts);
 
