@@ -16,8 +16,6 @@ import subprocess
 import sys
 import time
 
-BUILD = os.path.abspath(sys.argv.pop(1))
-os.environ['BLKHIST'] = BUILD + '/blkhist'
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/../tests/live')
 import lib  # noqa: E402 the path comes first
 
@@ -94,7 +92,7 @@ def cost(env):
         observers.append(Observer('biolatency -D', command=[biolatency, '-D', '1000', '1']))
     else:
         print('biolatency is not installed: no comparison')
-    empty = Observer('empty', command=[BUILD + '/bench/empty-programs'])
+    empty = Observer('empty', command=[os.path.dirname(os.environ['BLKHIST']) + '/bench/empty-programs'])
     loop = env.loop(512 * lib.MIB)
     old = lib.read_file(STATS)
     env.callback(lib.write_file, STATS, old)

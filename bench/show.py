@@ -8,8 +8,6 @@ import statistics
 import sys
 import time
 
-BUILD = os.path.abspath(sys.argv.pop(1))
-os.environ['BLKHIST'] = BUILD + '/blkhist'
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + '/../tests/live')
 import lib  # noqa: E402 the path comes first
 
@@ -23,7 +21,7 @@ def show(env):
         loop = env.loop(PARTITIONS * lib.MIB)
         for number in range(PARTITIONS):
             partition = loop.partition(number + 1, number * lib.MIB, lib.MIB)
-            jobs = env.fio({'filename': partition}, rw='randrw', bssplit='4k/50:64k/50', iodepth=8,
+            jobs = env.fio({'filename': '/dev/' + partition}, rw='randrw', bssplit='4k/50:64k/50', iodepth=8,
                            size=lib.MIB, loops=20)
             jobs.result()
             lib.blkhist('status')  # tops up the counters that are kept ready
