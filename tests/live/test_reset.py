@@ -37,16 +37,16 @@ def print_and_reset_under_load_adds_up(env):
     fio = env.fio(dict(filename=f'/dev/{p1}', rw='randrw', bssplit='4k/60:16k/40', iodepth=8, fsync=64),
                   dict(filename=f'/dev/{p2}', rw='randread', bs='4k', iodepth=8),
                   dict(filename=f'/dev/{p2}', rw='randtrim', bs='64k', ioengine='psync'),
-                  size=16 * MIB, runtime=3)
-    printed, rounds = {}, 0
-    while fio.running():
+                  size=16 * MIB, runtime=120)
+    printed = {}
+    for _ in range(12):
         for args in ((p1,), (p2,), ('-k', 'service,seek', p1), ('-o', 'read', p2), (p2, p1)):
             add(printed, cells_of(reset_print(*args), p1, p2, rename=loop.name))
-            rounds += 1
+    assert fio.running(), 'the load ended early'
+    fio.interrupt()
     counts = fio.result()
     add(printed, cells_of(reset_print(p1, p2), p1, p2, rename=loop.name))
     whole = cells_of(show(loop.name), loop.name)
-    assert rounds > 50, f'only {rounds} resets'
     # Flushes and their empty writes are of the disk alone, or of what they were called for, as in diskstats.
     whole = {k: n for k, n in whole.items() if n and k[2] != 'flush'}
     printed = {k: n for k, n in printed.items() if n}

@@ -73,7 +73,7 @@ for _stamp in ('own', 'kernel'):
 
 # Words of /sys/block/NAME/stat: milliseconds that the kernel has accounted to requests.
 STAT_MS = {'read': 3, 'write': 7}
-LATER_NS = 8000
+LATER_NS = 20000
 
 
 def accounted_ns(name, op):
