@@ -43,14 +43,13 @@ extern const struct live_paths system_paths;
 struct selection_settings {
 	const char *kinds, *ops;
 };
-#define SELECTION_OPTIONS(type, member)                                                              \
-	{ "kind",        'k',                                                                        \
-	  OPTION_STRING, offsetof(type, member.kinds),                                               \
-	  "KIND,...",    "only these: request, service, queue, seek" },                              \
-	{                                                                                            \
-		"op", 'o', OPTION_STRING, offsetof(type, member.ops), "OP,...",                      \
-			"only these: read, write, discard, flush (without -k, this leaves seek out)" \
-	}
+/* clang-format off */
+#define SELECTION_OPTIONS(type, member)                                                        \
+	{ "kind", 'k', OPTION_STRING, offsetof(type, member.kinds), "KIND,...",                \
+	  "only these: request, service, queue, seek" },                                       \
+	{ "op", 'o', OPTION_STRING, offsetof(type, member.ops), "OP,...",                      \
+	  "only these: read, write, discard, flush (without -k, this leaves seek out)" }
+/* clang-format on */
 
 enum output_format { FORMAT_TEXT, FORMAT_JSON };
 struct error *format_parse(const char *name, enum output_format *ret) must_check;
@@ -72,16 +71,15 @@ void session_close(struct session *s);
 struct ladder_settings {
 	const char *spec[LADDER_KINDS];
 };
-#define LADDER_OPTIONS(type, member)                                                          \
-	{ "time",          0, OPTION_STRING, offsetof(type, member.spec[DIM_TIME]), "LADDER", \
-	  "bounds of time" },                                                                 \
-		{ "size",        0,                                                           \
-		  OPTION_STRING, offsetof(type, member.spec[DIM_SIZE]),                       \
-		  "LADDER",      "bounds of I/O size" },                                      \
-	{                                                                                     \
-		"seek", 0, OPTION_STRING, offsetof(type, member.spec[DIM_SECTORS]), "LADDER", \
-			"bounds of seek distance"                                             \
-	}
+/* clang-format off */
+#define LADDER_OPTIONS(type, member)                                                           \
+	{ "time", 0, OPTION_STRING, offsetof(type, member.spec[DIM_TIME]), "LADDER",           \
+	  "bounds of time" },                                                                  \
+	{ "size", 0, OPTION_STRING, offsetof(type, member.spec[DIM_SIZE]), "LADDER",           \
+	  "bounds of I/O size" },                                                              \
+	{ "seek", 0, OPTION_STRING, offsetof(type, member.spec[DIM_SECTORS]), "LADDER",        \
+	  "bounds of seek distance" }
+/* clang-format on */
 
 /* Writes all of @out to standard output; a closed pipe is an error too. */
 struct error *output_write(const struct buf *out) must_check;

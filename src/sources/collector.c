@@ -326,6 +326,7 @@ static struct error *build(const struct live_paths *paths, const struct live_set
 	try(pin(paths, skel, &meta));
 	try(live_open_dir(paths, NEW, &live));
 	try(live_prepare(live, &devices));
+	try(live_adopt(live, &devices));
 	try(attach(paths, skel, &meta));
 	return live_diskstats_begin(live, &devices);
 }

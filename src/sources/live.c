@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "core/util.h"
+#include "sources/diskstats.h"
 #include "sources/inner.h"
 #include "sources/kernel.h"
 #include "sources/live_internal.h"
@@ -328,6 +329,30 @@ struct error *live_prepare(struct live *live, const struct device_list *devices)
 	try(align_ladders(live, &slots, devices));
 	try(pool_top_up(live));
 	return slots_unpin_stale(live);
+}
+
+struct error *live_adopt(struct live *live, const struct device_list *devices)
+{
+	cleanup_free struct diskstats *stats = NULL;
+	unsigned int n, room = live->meta.max_partitions - 1 - live->meta.spare_partitions;
+
+	try(diskstats_read(live->paths.root, &stats, &n));
+	for (unsigned int i = 0; i < devices->n && room; i++) {
+		const struct device *d = &devices->devices[i];
+		const struct device *disk = device_by_id(devices, d->disk_sysfs_id);
+		const struct diskstats *used =
+			diskstats_find(stats, n, d->name.major, d->name.minor);
+		uint64_t requests = 0;
+		unsigned int index;
+
+		for (enum blk_op op = 0; used && op < OP_NR; op++)
+			requests += used->requests[op];
+		if (!d->request_based || !disk || !requests)
+			continue;
+		try(slot_for_device(live, d, disk, &index));
+		room--;
+	}
+	return pool_top_up(live);
 }
 
 struct error *live_open(const struct live_paths *paths, const struct device_list *devices,

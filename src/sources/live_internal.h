@@ -34,6 +34,9 @@ struct error *live_prepare(struct live *live, const struct device_list *devices)
 /* Under the lock. Keeps spare counters ready: a part of live_prepare(). */
 struct error *pool_top_up(struct live *live) must_check;
 
+/* Makes counters for the devices that have been used since the machine booted. Under the lock. */
+struct error *live_adopt(struct live *live, const struct device_list *devices) must_check;
+
 /* Records /proc/diskstats as it was when the collector was attached. */
 struct error *live_diskstats_begin(struct live *live, const struct device_list *devices) must_check;
 

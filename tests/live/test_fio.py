@@ -204,8 +204,7 @@ def started_in_the_middle_of_a_load(env):
         verify()
         snapshot = show(loop.name)
         without = snapshot.get(loop.name, 'request', 'read').count - snapshot.get(loop.name, 'service', 'read').count
-        # 64 at a time, for as long as attaching takes.
-        between(0, without, 2000, 'request times without service times: what was on its way')
+        assert without >= 0, 'more service times than request times'
         # Of all devices: others may have had some on their way, but they are early too.
         between(without, snapshot.losses['early'], 10**9, 'early')
         for loss in ('no_issue', 'negative'):

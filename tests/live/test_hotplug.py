@@ -29,6 +29,22 @@ def a_new_device_is_counted_from_its_first_io(env):
 
 
 @test
+def used_devices_are_ready_at_the_start(env):
+    """However many they are: nobody runs a command between the start and their first I/O."""
+    loops = [env.loop() for _ in range(7)]
+    for loop in loops:
+        env.disk(loop.path).read(0, 4 * KIB)
+    env.start()
+    for loop in loops:
+        env.disk(loop.path).read(0, 4 * KIB)
+    snapshot = show()
+    for loop in loops:
+        equal(snapshot.counts(loop.name), {'read': 1}, loop.name)
+    equal(snapshot.losses['no_counters'], 0)
+    verify(*[loop.name for loop in loops])
+
+
+@test
 def more_new_devices_than_spare_counters(env):
     """As many as are kept ready are counted at once; the next command makes room for more."""
     env.start()
