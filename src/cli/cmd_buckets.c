@@ -58,7 +58,7 @@ static struct error *run(void *settings, const struct operands *operands, int *s
 			"buckets: bounds are set for one disk, so name it; see: blkhist buckets --help");
 	try(device_list_read(system_paths.root, &devices));
 	if (operands->n)
-		try(device_find(&devices, operands->names[0], &device));
+		try(device_named(&devices, operands->names[0], &device));
 	try(live_open(&system_paths, &devices, &live));
 	if (!change)
 		return print(live, device);

@@ -24,6 +24,21 @@ struct error *format_parse(const char *name, enum output_format *ret)
 	return NULL;
 }
 
+struct error *device_named(const struct device_list *devices, const char *name,
+			   const struct device **ret)
+{
+	const struct device *found = NULL;
+
+	try(device_find(devices, name, &found));
+	if (!found->request_based)
+		return error_new(
+			"'%s' has no requests of its own, so it is not counted: its I/O is "
+			"counted where it reaches a disk that has",
+			name);
+	*ret = found;
+	return NULL;
+}
+
 static struct error *selection_parse(const struct device_list *devices,
 				     const struct operands *names,
 				     const struct selection_settings *settings,
@@ -40,7 +55,7 @@ static struct error *selection_parse(const struct device_list *devices,
 		try(hist_kinds_parse(settings->kinds, &sel.kinds));
 	found = xcalloc((size_t)names->n, sizeof(*found));
 	for (int i = 0; i < names->n; i++)
-		try(device_find(devices, names->names[i], &found[i]));
+		try(device_named(devices, names->names[i], &found[i]));
 	sel.devices = take(found);
 	sel.n_devices = (unsigned int)names->n;
 	*ret = sel;

@@ -54,6 +54,10 @@ struct selection_settings {
 enum output_format { FORMAT_TEXT, FORMAT_JSON };
 struct error *format_parse(const char *name, enum output_format *ret) must_check;
 
+/* The device that @name means, which must be one that is counted. Owned by @devices. */
+struct error *device_named(const struct device_list *devices, const char *name,
+			   const struct device **ret) must_check;
+
 /*
  * What a command works on: the devices of the machine, those of them that were named, and the open
  * collector. Names and options are checked before the collector is opened. Close it in any case.

@@ -242,8 +242,9 @@ void text_snapshot(const struct snapshot *snap, unsigned int width, struct buf *
 		else
 			timed(h, width, out);
 	}
-	buf_puts(out, snap->n_hists ? "\nNot in the histograms, or worth knowing:\n" :
-				      "Not in the histograms, or worth knowing:\n");
+	if (!snap->n_hists)
+		buf_puts(out, "No requests have been counted.\n");
+	buf_puts(out, "\nNot in the histograms, or worth knowing:\n");
 	before = out->len;
 	text_losses(snap, out);
 	if (out->len == before)
