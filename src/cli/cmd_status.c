@@ -99,6 +99,8 @@ static void status_text(const struct live_status *s, const struct device_list *d
 	buf_printf(out, "\nmemory      %" PRIu64 " bytes in maps\n", s->memory);
 	buf_printf(out, "partitions  %u in use, %u ready, at most %u\n", s->partitions, s->spare,
 		   meta->max_partitions - 1);
+	buf_printf(out, "slots       %u of %u regions in use, for %u requests each\n", s->regions,
+		   meta->regions - 1, REGION_SLOTS);
 	heads_text(devices, out);
 	buf_puts(out, "losses      (not in the histograms, or worth knowing)\n");
 	before = out->len;
@@ -197,6 +199,8 @@ static void status_json(const struct live_status *s, const struct snapshot *snap
 	json_key_u64(out, "partitions", s->partitions);
 	json_key_u64(out, "partitions_ready", s->spare);
 	json_key_u64(out, "partitions_max", meta->max_partitions - 1);
+	json_key_u64(out, "regions", s->regions);
+	json_key_u64(out, "regions_max", meta->regions - 1);
 	json_losses(out, snap);
 	if (v)
 		verify_json(v, out);

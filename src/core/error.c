@@ -67,8 +67,3 @@ void error_free(struct error *err)
 	free(err->message);
 	free(err);
 }
-
-void error_freep(struct error **err)
-{
-	error_free(*err);
-}

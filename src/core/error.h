@@ -32,7 +32,6 @@ struct error *error_prefix(struct error *err, const char *fmt, ...) must_check
 struct error *error_in_file(struct error *err, const char *path) must_check;
 /* NULL-safe. */
 void error_free(struct error *err);
-void error_freep(struct error **err);
 
 /* Returns upward at once if @call fails. */
 #define try(call)                                \

@@ -84,7 +84,7 @@ struct live_status {
 	const struct meta *meta;
 	uint64_t memory;                /* bytes, as the kernel charges them for the maps */
 	unsigned int partitions, spare; /* in use, ready */
-	unsigned int regions;           /* in use */
+	unsigned int regions;           /* of request slots, in use */
 	struct {
 		const char *program, *tracepoint;
 		bool attached;
