@@ -2,7 +2,14 @@
 #include "core/timefmt.h"
 
 #include <stdio.h>
-#include <time.h>
+
+int64_t clock_ns(clockid_t clock)
+{
+	struct timespec now;
+
+	clock_gettime(clock, &now);
+	return now.tv_sec * 1000000000 + now.tv_nsec;
+}
 
 static struct tm utc(int64_t realtime_ns)
 {

@@ -3,6 +3,10 @@
 #define BLKHIST_CORE_TIMEFMT_H
 
 #include <stdint.h>
+#include <time.h>
+
+/* The clock's reading in ns. */
+int64_t clock_ns(clockid_t clock);
 
 #define RFC3339_MAX 40
 

@@ -12,6 +12,7 @@
 #include "collector.skel.h"
 #include "config.h"
 #include "core/buf.h"
+#include "core/timefmt.h"
 #include "core/util.h"
 #include "sources/diskstats.h"
 #include "sources/image.h"
@@ -233,8 +234,6 @@ static struct error *pin(const struct live_paths *paths, struct collector *skel,
 static struct error *attach(const struct live_paths *paths, struct collector *skel,
 			    const struct meta *meta)
 {
-	struct timespec now;
-
 	for (enum pin_prog prog = 0; prog < PROG_NR; prog++) {
 		cleanup_free char *path = pins_path(paths, NEW "/links/%s", pin_progs[prog].name);
 		struct bpf_link *link;
@@ -249,8 +248,7 @@ static struct error *attach(const struct live_paths *paths, struct collector *sk
 		if (bpf_link__pin(link, path))
 			return error_errno(errno, "cannot pin %s", path);
 	}
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	skel->data->attached_ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+	skel->data->attached_ns = (uint64_t)clock_ns(CLOCK_MONOTONIC);
 	return NULL;
 }
 
@@ -258,15 +256,12 @@ static void fill_meta(struct meta *meta, const struct live_settings *settings,
 		      const struct kernel_facts *kernel, unsigned int n_cpus)
 {
 	unsigned int n_size = settings->ladders[DIM_SIZE].n;
-	struct timespec real, boot;
 
-	clock_gettime(CLOCK_REALTIME, &real);
-	clock_gettime(CLOCK_BOOTTIME, &boot);
 	*meta = (struct meta){
 		.magic = BLKHIST_ABI_MAGIC,
 		.abi_version = BLKHIST_ABI_VERSION,
-		.since_realtime_ns = (uint64_t)real.tv_sec * 1000000000 + (uint64_t)real.tv_nsec,
-		.since_boottime_ns = (uint64_t)boot.tv_sec * 1000000000 + (uint64_t)boot.tv_nsec,
+		.since_realtime_ns = (uint64_t)clock_ns(CLOCK_REALTIME),
+		.since_boottime_ns = (uint64_t)clock_ns(CLOCK_BOOTTIME),
 		.kinds = settings->kinds,
 		.max_partitions = BLKHIST_MAX_PARTITIONS,
 		.spare_partitions = SPARE_PARTITIONS,

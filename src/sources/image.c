@@ -126,6 +126,12 @@ const __u64 *image_losses(const struct image *im)
 	return im->blocks[stripe(im)].row[ROW_LOSSES].cell;
 }
 
+__u64 image_loss(const struct image *im, enum part_loss class, enum blk_op op)
+{
+	return image_losses(im)[class * OP_NR + op] +
+	       image_header(im)[HDR_CARRY_LOSSES + class * OP_NR + op];
+}
+
 struct ladder image_ladder(const struct image *im, enum dimension dim)
 {
 	static const struct {

@@ -49,6 +49,8 @@ unsigned int image_rows(const struct image *im, enum hist_kind kind, enum blk_op
 __u64 *image_since(const struct image *im, enum hist_kind kind, enum blk_op op);
 
 const __u64 *image_losses(const struct image *im); /* [class * OP_NR + op] */
+/* One of them, with what was lost under earlier ladders. */
+__u64 image_loss(const struct image *im, enum part_loss class, enum blk_op op);
 struct ladder image_ladder(const struct image *im, enum dimension dim);
 bool image_same_ladders(const struct image *a, const struct image *b);
 

@@ -2,21 +2,18 @@
 /* Reading and resetting: images of the counters, less their baselines, as histograms. */
 #include <errno.h>
 #include <string.h>
-#include <time.h>
 
+#include "core/timefmt.h"
 #include "core/util.h"
 #include "sources/inner.h"
 #include "sources/live_internal.h"
 
 static struct snapshot snapshot_now(const struct live *live)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_REALTIME, &now);
 	return (struct snapshot){
 		.source = "live",
 		.since_ns = (int64_t)live->meta.since_realtime_ns,
-		.time_ns = now.tv_sec * 1000000000 + now.tv_nsec,
+		.time_ns = clock_ns(CLOCK_REALTIME),
 	};
 }
 
@@ -75,8 +72,7 @@ static struct error *add_losses(struct live *live, const struct slots *slots, ui
 		try(slot_image(live, MAP_HISTS, slots->slot[i].index, &im));
 		for (unsigned int c = 0; im.n_blocks && c < PART_LOSS_NR; c++)
 			for (enum blk_op op = 0; op < OP_NR; op++)
-				part[c] += image_losses(&im)[c * OP_NR + op] +
-					   image_header(&im)[HDR_CARRY_LOSSES + c * OP_NR + op];
+				part[c] += image_loss(&im, c, op);
 	}
 	for (__u32 c = 0; c < GLOBAL_LOSS_NR; c++)
 		if (bpf_map_lookup_elem(live->maps[MAP_LOSSES], &c, &global[c]))

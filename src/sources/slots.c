@@ -2,9 +2,9 @@
 /* The counters of single block devices: inner maps, how they are replaced, and their pins. */
 #include <errno.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "core/timefmt.h"
 #include "core/util.h"
 #include "sources/inner.h"
 #include "sources/live_internal.h"
@@ -125,66 +125,14 @@ struct error *slot_image(struct live *live, enum pin_map outer, unsigned int ind
 	return image_from_map(blocks, n_blocks, ret);
 }
 
-/* Takes an index out of the pool, which stays marked as changing. */
-static bool pool_pop(struct live *live, __u32 *ret)
-{
-	live->parts[0].dev = POOL_CHANGES;
-	if (!bpf_map_lookup_and_delete_elem(live->maps[MAP_PART_POOL], NULL, ret))
-		return true;
-	live->parts[0].dev = 0;
-	return false;
-}
-
-struct error *slot_for_device(struct live *live, const struct device *device,
-			      const struct device *disk, unsigned int *ret)
-{
-	struct part_key key = { .sysfs_id = device->sysfs_id, .diskseq = device->diskseq };
-	int known = live->maps[MAP_PART_IDS];
-	__u32 id;
-
-	if (!bpf_map_lookup_elem(known, &key, &id)) {
-		*ret = id;
-		return NULL;
-	}
-	if (!pool_pop(live, &id)) {
-		try(pool_top_up(live));
-		if (!pool_pop(live, &id))
-			return error_new(
-				"no counters are left for %s: all of %u partitions are in use "
-				"(build option max_partitions)",
-				device->name.disk, live->meta.max_partitions - 1);
-	}
-	live->parts[id] = (struct part){
-		.key = key,
-		.disk_sysfs_id = device->disk_sysfs_id,
-		.dev = device->name.major << 20 | device->name.minor,
-		.disk_dev = disk->name.major << 20 | disk->name.minor,
-	};
-	if (bpf_map_update_elem(known, &key, &id, BPF_NOEXIST)) {
-		/* The kernel was faster: the device has just had its first I/O. */
-		live->parts[id] = (struct part){};
-		if (bpf_map_update_elem(live->maps[MAP_PART_POOL], NULL, &id, BPF_ANY) ||
-		    bpf_map_lookup_elem(known, &key, &id))
-			return error_errno(errno, "cannot find the counters of %s",
-					   device->name.disk);
-	}
-	live->parts[0].dev = 0;
-	*ret = id;
-	return NULL;
-}
-
 struct error *slot_create(struct live *live, const struct ladder ladders[LADDER_KINDS], int *ret)
 {
 	cleanup_free struct hist_block *header = xcalloc(1, sizeof(*header));
-	struct timespec boot, real;
 	cleanup_close int fd = -1;
 
-	clock_gettime(CLOCK_BOOTTIME, &boot);
-	clock_gettime(CLOCK_REALTIME, &real);
 	try(inner_create(live->meta.hist_blocks, false, &fd));
 	image_format(header, ladders, live->meta.kinds, live->meta.hist_blocks, live->meta.stripes,
-		     (uint64_t)boot.tv_sec * 1000000000 + (uint64_t)boot.tv_nsec,
-		     real.tv_sec * 1000000000 + real.tv_nsec);
+		     (uint64_t)clock_ns(CLOCK_BOOTTIME), clock_ns(CLOCK_REALTIME));
 	try(inner_write(fd, BLOCK_HEADER, header));
 	*ret = take_fd(fd);
 	return NULL;
@@ -211,11 +159,12 @@ static struct error *carry(struct live *live, unsigned int index)
 			struct hist_block header;
 
 			to[HDR_CARRY_EPOCH] = from[HDR_EPOCH];
-			for (enum blk_op op = 0; op < OP_NR; op++)
+			for (enum blk_op op = 0; op < OP_NR; op++) {
 				to[HDR_CARRY_REQUESTS + op] += image_requests(&old, op);
-			for (int i = 0; i < PART_LOSS_NR * OP_NR; i++)
-				to[HDR_CARRY_LOSSES + i] +=
-					from[HDR_CARRY_LOSSES + i] + image_losses(&old)[i];
+				for (enum part_loss c = 0; c < PART_LOSS_NR; c++)
+					to[HDR_CARRY_LOSSES + c * OP_NR + op] +=
+						image_loss(&old, c, op);
+			}
 			/* An image has one stripe; the map keeps its own number. */
 			try(slot_open(live, MAP_HISTS, index, &fd));
 			try(inner_read(fd, 1, &header));

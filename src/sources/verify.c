@@ -42,18 +42,16 @@ static struct error *read_occupied(struct live *live, uint64_t (**ret)[OP_NR])
 	unsigned int n = live->meta.regions * REGION_SLOTS, max = live->meta.max_partitions;
 	cleanup_free struct slot *slots = xcalloc(n, sizeof(*slots));
 	cleanup_free __u32 *keys = xcalloc(n, sizeof(*keys));
-	uint64_t(*occupied)[OP_NR] = xcalloc(max, sizeof(*occupied));
+	cleanup_free uint64_t(*occupied)[OP_NR] = xcalloc(max, sizeof(*occupied));
 	__u32 batch = 0, count = n;
 
 	if (bpf_map_lookup_batch(live->maps[MAP_SLOTS], NULL, &batch, keys, slots, &count, NULL) &&
-	    errno != ENOENT) {
-		free(occupied);
+	    errno != ENOENT)
 		return error_errno(errno, "cannot read the request slots");
-	}
 	for (unsigned int i = 0; i < count; i++)
 		if (slots[i].issue_ns && slots[i].part < max && slots[i].op < OP_NR)
 			occupied[slots[i].part][slots[i].op]++;
-	*ret = occupied;
+	*ret = take(occupied);
 	return NULL;
 }
 
@@ -62,11 +60,9 @@ static struct error *counts_read(struct live *live, const struct device_list *de
 {
 	cleanup(counts_deinit) struct counts counts = { xcalloc(devices->n, sizeof(struct tally)) };
 	cleanup(slots_deinit) struct slots slots = {};
-	uint64_t(*occupied)[OP_NR] = NULL;
-	cleanup_free void *owned = NULL;
+	cleanup_free uint64_t(*occupied)[OP_NR] = NULL;
 
 	try(read_occupied(live, &occupied));
-	owned = occupied;
 	try(slots_read(live, &slots));
 	for (unsigned int i = 0; i < slots.n; i++) {
 		const struct part *part = &slots.slot[i].part;
@@ -85,10 +81,7 @@ static struct error *counts_read(struct live *live, const struct device_list *de
 				continue;
 			for (enum blk_op op = 0; op < OP_NR; op++) {
 				t->seen[op] += image_requests(&im, op);
-				t->unseen[op] +=
-					image_losses(&im)[LOSS_UNSEEN * OP_NR + op] +
-					image_header(
-						&im)[HDR_CARRY_LOSSES + LOSS_UNSEEN * OP_NR + op];
+				t->unseen[op] += image_loss(&im, LOSS_UNSEEN, op);
 				t->occupied[op] += occupied[index][op];
 			}
 		}

@@ -582,6 +582,13 @@ class Env(contextlib.ExitStack):
     def fio(self, *jobs, **options):
         return Fio(self, *jobs, **options)
 
+    def mixed_load(self, p1, p2):
+        """Reads, writes, flushes and discards on two partitions, until it is interrupted."""
+        return self.fio(dict(filename=f'/dev/{p1}', rw='randrw', bssplit='4k/60:16k/40', iodepth=8, fsync=64),
+                        dict(filename=f'/dev/{p2}', rw='randread', bs='4k', iodepth=16),
+                        dict(filename=f'/dev/{p2}', rw='randtrim', bs='64k', ioengine='psync'),
+                        size=16 * MIB, runtime=120)
+
     def two_partitions(self, size=64 * MIB):
         """A loop device with two partitions that leave the first and the last MiB to the disk."""
         loop = self.loop(size)

@@ -101,10 +101,7 @@ def changes_under_load_lose_no_request(env):
     loop, p1, p2 = env.two_partitions()
     env.start()
     loop.queue('nomerges', 2)
-    fio = env.fio(dict(filename=f'/dev/{p1}', rw='randrw', bssplit='4k/60:16k/40', iodepth=8, fsync=64),
-                  dict(filename=f'/dev/{p2}', rw='randread', bs='4k', iodepth=16),
-                  dict(filename=f'/dev/{p2}', rw='randtrim', bs='64k', ioengine='psync'),
-                  size=16 * MIB, runtime=120)
+    fio = env.mixed_load(p1, p2)
     for _ in range(12):
         for args in (COARSE, FINE):
             blkhist('buckets', loop.name, *args)

@@ -34,10 +34,7 @@ def print_and_reset_under_load_adds_up(env):
     loop, p1, p2 = env.two_partitions()
     env.start()
     loop.queue('nomerges', 2)
-    fio = env.fio(dict(filename=f'/dev/{p1}', rw='randrw', bssplit='4k/60:16k/40', iodepth=8, fsync=64),
-                  dict(filename=f'/dev/{p2}', rw='randread', bs='4k', iodepth=8),
-                  dict(filename=f'/dev/{p2}', rw='randtrim', bs='64k', ioengine='psync'),
-                  size=16 * MIB, runtime=120)
+    fio = env.mixed_load(p1, p2)
     printed = {}
     for _ in range(12):
         for args in ((p1,), (p2,), ('-k', 'service,seek', p1), ('-o', 'read', p2), (p2, p1)):
