@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""
+Runs tests on other kernels, in virtual machines: qemu without hardware support, the root file system
+of this machine read-only, and disks of every kind.
+
+Usage: run.py [-j N] [-t TEST]... [-c COMMAND] KERNEL...
+
+-t names single test programs (live/test_counts, devices/test_nvme); without it, all that apply. -c
+runs a command of the shell instead and shows what it prints. Prints TAP lines of all tests, and at
+the end the numbers passed, failed and skipped.
+"""
+import argparse
+import concurrent.futures
+import glob
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+
+import kernels
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TOP = os.path.dirname(HERE)
+MEMORY = '1G'
+CPUS = 2
+MACHINE_TIMEOUT = 900
+PROGRAM_TIMEOUT = 300
+MIB = 1024 * 1024
+
+# Each with its own model and its own known answer; the tests find them by serial number.
+DISKS = (
+    ('virtio', 'virtio-blk-pci,drive={id},serial={id},num-queues=2'),
+    ('scsi0', 'scsi-hd,bus=scsi.0,scsi-id=0,drive={id},serial={id},rotation_rate=7200'),
+    ('scsi1', 'scsi-hd,bus=scsi.0,scsi-id=1,drive={id},serial={id},rotation_rate=1'),
+    ('nvme1', 'nvme-ns,bus=several,nsid=1,drive={id}'),
+    ('nvme2', 'nvme-ns,bus=several,nsid=2,drive={id}'),
+    ('path', 'nvme-ns,bus=path0,nsid=1,shared=on,drive={id}'),
+)
+CONTROLLERS = (
+    'virtio-scsi-pci,id=scsi,num_queues=2',
+    'nvme,id=several,serial=several,max_ioqpairs=2',
+    'nvme-subsys,id=paths,nqn=paths',
+    'nvme,id=path0,serial=paths,subsys=paths',
+    'nvme,id=path1,serial=paths,subsys=paths',
+)
+DISK_SIZE = 64 * MIB
+
+
+# --- one machine ---
+
+def initramfs(kernel, work):
+    """The kernel's modules, busybox and init, packed."""
+    tree = f'{work}/initramfs'
+    subprocess.run(['cp', '-a', f'{kernel}/initramfs', tree], check=True)
+    for directory in ('bin', 'proc', 'sys', 'dev'):
+        os.makedirs(f'{tree}/{directory}', exist_ok=True)
+    subprocess.run(['cp', '/bin/busybox', f'{tree}/bin/busybox'], check=True)
+    subprocess.run(['cp', f'{HERE}/init', f'{tree}/init'], check=True)
+    with open(f'{work}/initramfs.cpio', 'wb') as f:
+        files = subprocess.run(['find', '.', '-print0'], cwd=tree, stdout=subprocess.PIPE, check=True).stdout
+        subprocess.run(['cpio', '--null', '--create', '--format=newc', '--quiet'], cwd=tree, input=files,
+                       stdout=f, check=True)
+    return f'{work}/initramfs.cpio'
+
+
+def qemu_command(kernel, work):
+    command = ['qemu-system-x86_64', '-nodefaults', '-no-user-config', '-display', 'none', '-no-reboot',
+               '-M', 'q35', '-cpu', 'max', '-m', MEMORY, '-smp', str(CPUS),
+               # With several threads a kernel has died while it patched its own text.
+               '-accel', 'tcg,thread=single',
+               '-kernel', f'{kernel}/vmlinuz', '-initrd', initramfs(kernel, work),
+               '-append', f'console=ttyS0 quiet tsc=reliable rcupdate.rcu_expedited=1 panic=-1 oops=panic guest={HERE}/guest.py',
+               '-serial', f'file:{work}/console',
+               '-fsdev', 'local,id=host,path=/,security_model=none,readonly=on,multidevs=remap',
+               '-device', 'virtio-9p-pci,fsdev=host,mount_tag=host',
+               '-fsdev', f'local,id=results,path={work}/results,security_model=none',
+               '-device', 'virtio-9p-pci,fsdev=results,mount_tag=results']
+    for controller in CONTROLLERS:
+        command += ['-device', controller]
+    for name, device in DISKS:
+        image = f'{work}/{name}.img'
+        with open(image, 'wb') as f:
+            f.truncate(DISK_SIZE)
+        command += ['-drive', f'if=none,id={name},file={image},format=raw,cache=unsafe,discard=unmap',
+                    '-device', device.format(id=name)]
+    return command
+
+
+def boot(kernel, work, plan):
+    """Runs a machine to its end. Returns why it died, or None."""
+    os.makedirs(f'{work}/results')
+    with open(f'{work}/results/plan.json', 'w', encoding='utf-8') as f:
+        json.dump(plan, f)
+    try:
+        r = subprocess.run(qemu_command(kernel, work), capture_output=True, text=True, check=False,
+                           stdin=subprocess.DEVNULL, timeout=MACHINE_TIMEOUT)
+    except subprocess.TimeoutExpired:
+        return f'no end within {MACHINE_TIMEOUT} s'
+    if r.returncode:
+        return f'qemu ended with {r.returncode}: {r.stderr.strip()}'
+    if not os.path.exists(f'{work}/results/done'):
+        return 'the machine died'
+    return None
+
+
+# --- what it runs ---
+
+def programs(wanted):
+    found = {}
+    for directory in ('live', 'devices'):
+        for path in sorted(glob.glob(f'{TOP}/tests/{directory}/test_*.py')):
+            found[f'{directory}/{os.path.basename(path)[:-3]}'] = path
+    unknown = set(wanted) - set(found)
+    if unknown:
+        sys.exit(f'no such test: {", ".join(sorted(unknown))}')
+    return {name: path for name, path in found.items() if not wanted or name in wanted}
+
+
+def make_plan(arguments):
+    if arguments.command:
+        commands = [{'name': 'command', 'command': ['/bin/sh', '-c', arguments.command],
+                     'timeout': PROGRAM_TIMEOUT}]
+    else:
+        commands = [{'name': name.replace('/', '-'), 'command': ['/usr/bin/python3', path],
+                     'timeout': PROGRAM_TIMEOUT} for name, path in programs(arguments.test).items()]
+    return {'commands': commands,
+            'environment': {'BLKHIST': f'{TOP}/build/blkhist', 'BLKHIST_VM': '1',
+                            'PYTHONPATH': f'{TOP}/tests/live'}}
+
+
+# --- what came of it ---
+
+def _read(path):
+    try:
+        with open(path, encoding='utf-8', errors='replace') as f:
+            return f.read()
+    except FileNotFoundError:
+        return ''
+
+
+class Report:
+    """What one kernel's machine has done."""
+
+    def __init__(self, kernel):
+        self.kernel = kernel
+        self.lines = []
+        self.passed = self.failed = self.skipped = 0
+
+    def add(self, result, text):
+        """One line of TAP, named for the kernel."""
+        if result == 'ok' and re.search('# *skip', text, re.I):
+            self.skipped += 1
+        elif result == 'ok':
+            self.passed += 1
+        else:
+            self.failed += 1
+        self.lines.append(f'{result} - {self.kernel} {text}')
+
+    def say(self, text):
+        self.lines += [f'# {line}' for line in text.rstrip().splitlines()]
+
+    def program(self, name, results):
+        """The tests of one program."""
+        log = _read(f'{results}/{name}.log')
+        ended = json.loads(_read(f'{results}/{name}.json') or '{"status": "did not end", "seconds": 0}')
+        tests = re.findall(r'^(not ok|ok)\b *-? *(\d+)? *-? *(.*)$', log, re.M)
+        before = self.failed
+        for result, _, rest in tests:
+            self.add(result, f'{name} {rest}')
+        skip = re.search(r'^1\.\.0 *# *skip *(.*)$', log, re.M | re.I)
+        if skip and not tests:
+            self.add('ok', f'{name} # SKIP {skip[1]}')
+        elif not tests or (ended['status'] and self.failed == before):
+            self.add('not ok', f'{name}: status {ended["status"]}')
+        if self.failed != before:
+            self.say(log)
+        else:
+            self.say('\n'.join(re.findall(r'^# (verifier: .*)$', log, re.M)))
+        self.say(f'{name}: {ended["seconds"]:.1f} s')
+
+
+def run_kernel(line, kernel, arguments):
+    report = Report(line)
+    if isinstance(kernel, Exception):
+        report.add('ok', f'# SKIP {kernel}')
+        return report
+    plan = make_plan(arguments)
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix='blkhist-vm-') as work:
+        death = boot(kernel, work, plan)
+        if arguments.command:
+            report.lines.append(_read(f'{work}/results/command.log'))
+            report.say(_read(f"{work}/console")[-3000:])
+        else:
+            for item in plan['commands']:
+                report.program(item['name'], f'{work}/results')
+        if death:
+            report.add('not ok', death)
+            report.say('\n'.join(_read(f'{work}/console').splitlines()[-80:]))
+    report.say(f'{os.path.basename(kernel)}: {time.monotonic() - began:.0f} s, {report.passed} passed, '
+               f'{report.failed} failed, {report.skipped} skipped')
+    return report
+
+
+def main():
+    parser = argparse.ArgumentParser(usage='run.py [-j N] [-t TEST]... [-c COMMAND] KERNEL...')
+    parser.add_argument('-j', type=int, default=1, dest='jobs')
+    parser.add_argument('-t', action='append', default=[], dest='test')
+    parser.add_argument('-c', dest='command')
+    parser.add_argument('kernel', nargs='+')
+    arguments = parser.parse_args()
+    total = [0, 0, 0]
+    found = kernels.fetch(arguments.kernel)
+    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+        for report in pool.map(lambda line: run_kernel(line, found[line], arguments), arguments.kernel):
+            print('\n'.join(report.lines), flush=True)
+            total = [a + b for a, b in zip(total, (report.passed, report.failed, report.skipped))]
+    if not arguments.command:
+        print('passed {} failed {} skipped {}'.format(*total))
+    sys.exit(1 if total[1] else 0)
+
+
+if __name__ == '__main__':
+    main()
