@@ -27,7 +27,7 @@
 #include <linux/types.h>
 #endif
 
-#define BLKHIST_ABI_VERSION 1u
+#define BLKHIST_ABI_VERSION 2u
 #define BLKHIST_ABI_MAGIC 0x626c6b68697374ull /* "blkhist" */
 
 /* Operations as the kernel's stat groups have them (include/linux/blk_types.h, op_stat_group()). */
@@ -109,7 +109,7 @@ enum part_loss {
 enum global_loss {
 	LOSS_PASSTHROUGH, /* driver commands; /proc/diskstats does not have them either */
 	LOSS_NO_PART,     /* completions on devices that have no counters */
-	LOSS_NO_SLOT,     /* issues that found no request slot */
+	LOSS_NO_SLOT,     /* issues, and submissions of bios, that found no slot */
 	LOSS_RECOVERED,   /* skipped runs that the second completion program made good; no loss */
 	GLOBAL_LOSS_NR
 };
@@ -134,6 +134,8 @@ static inline __attribute__((always_inline)) __u32 hist_block_index(__u32 op, __
 	return BLOCK_SHARED + (op == OP_DISCARD ? size : n_rows);
 }
 
+#define DISK_NAME_LEN 32 /* include/linux/blkdev.h, or genhd.h */
+
 /* Key of `part_ids`: a block device for as long as it exists. */
 struct part_key {
 	__u64 sysfs_id; /* kernfs id of its sysfs directory; equals st_ino on 64-bit kernels */
@@ -142,15 +144,16 @@ struct part_key {
 
 /*
  * Entry of `parts`, same index as in `hists`; BLKHIST_MAX_PARTITIONS of them, a build option and a
- * power of two. Index 0 is no partition; user space keeps POOL_CHANGES in its `dev` while it moves
- * indices in or out of `part_pool`, so that a kill in between is noticed.
+ * power of two. Index 0 is no partition; user space keeps POOL_CHANGES in its `changing` while it
+ * moves indices in or out of `part_pool`, so that a kill in between is noticed.
  */
 #define POOL_CHANGES 1u
 struct part {
 	struct part_key key;
-	__u64 disk_sysfs_id; /* of the whole disk; equals key.sysfs_id for a whole disk */
-	__u32 dev;           /* kernel's dev_t: major << 20 | minor */
-	__u32 disk_dev;
+	__u64 disk_sysfs_id;      /* of the whole disk; equals key.sysfs_id for a whole disk */
+	__u32 changing;           /* index 0: POOL_CHANGES */
+	__u32 partno;             /* 0: the whole disk */
+	char disk[DISK_NAME_LEN]; /* its name when it was first seen, as the kernel has it */
 };
 
 /*
@@ -201,6 +204,29 @@ struct slot {
 #define SEEK_NONE (-0x7fffffffffffffffll - 1)
 #define ISSUE_BY_KERNEL 1ull
 
+/*
+ * Value of `bios`, key: address of the bio. A bio of a device without requests, between its
+ * submission and its completion. One that is still there when the same address is submitted again
+ * tells of a completion that no program has seen.
+ */
+struct bio_slot {
+	__u64 start_ns;
+	__u64 owner; /* bio->bi_private: with the address, which bio it is */
+	__s64 seek;  /* as in struct slot */
+	__u32 bytes;
+	__u16 part;
+	__u16 op;
+};
+#define BIO_SLOTS 4096
+
+/* Fixed when the programs are loaded. */
+struct collector_settings {
+	__u32 stamp_mode; /* STAMP_OWN or STAMP_KERNEL */
+	/* Enumerators without a named enum, or macros in older kernels. */
+	__u32 queue_flag_stats_bit, rqf_flush_seq_bit, req_preflush_bit;
+	__u32 bio_queue_arg; /* which argument of block_bio_queue is the bio */
+};
+
 /* A ladder as it was given, and its bounds. */
 #define LADDER_TEXT_MAX 256
 struct meta_ladder {
@@ -221,9 +247,12 @@ struct meta {
 	__u32 max_partitions;
 	__u32 spare_partitions; /* kept ready for devices that appear */
 	__u32 regions;
-	__u32 stamp;      /* enum stamp_mode, as it was asked for */
-	__u32 stamp_used; /* STAMP_OWN or STAMP_KERNEL */
-	__u32 nested;     /* whether block_rq_complete_nested is attached */
+	__u32 stamp;        /* enum stamp_mode, as it was asked for */
+	__u32 stamp_used;   /* STAMP_OWN or STAMP_KERNEL */
+	__u32 nested;       /* whether the programs named _nested are needed */
+	__u32 bios;         /* enum bios_mode */
+	__u32 verified[11]; /* instructions that the verifier looked at, by enum pin_prog; 0:
+			       unknown */
 	char version[32];
 	struct meta_ladder ladders[3]; /* time, size, seek */
 };
@@ -234,6 +263,14 @@ enum stamp_mode {
 	STAMP_OWN,    /* always a clock reading at issue */
 	STAMP_KERNEL, /* the kernel's wherever there is one */
 	STAMP_NR
+};
+
+/* Whether bios of devices without requests are counted. */
+enum bios_mode {
+	BIOS_AUTO, /* while there is such a device */
+	BIOS_ON,
+	BIOS_OFF,
+	BIOS_NR
 };
 
 /*
@@ -247,10 +284,11 @@ struct diskstats_base {
 
 #define ABI_SIZE(type, size) _Static_assert(sizeof(type) == (size), #type " is an ABI")
 ABI_SIZE(struct hist_block, 3168);
-ABI_SIZE(struct part, 32);
+ABI_SIZE(struct part, 64);
 ABI_SIZE(struct slot, 32);
 ABI_SIZE(struct meta_ladder, LADDER_TEXT_MAX + 8 + 8 * SEEK_BOUNDS_MAX);
-ABI_SIZE(struct meta, 64 + 32 + 3 * sizeof(struct meta_ladder));
+ABI_SIZE(struct bio_slot, 32);
+ABI_SIZE(struct meta, 112 + 32 + 3 * sizeof(struct meta_ladder));
 ABI_SIZE(struct diskstats_base, 64);
 _Static_assert(SEEK_BOUNDS_MAX + 1 <= ROW_SUM && TIME_BOUNDS_MAX + 1 <= ROW_SUM,
 	       "a row holds any ladder");

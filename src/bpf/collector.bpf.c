@@ -6,6 +6,11 @@
  *	block_rq_complete	count request, service and queue time by size, and seek distance
  *	block_rq_requeue	count
  *
+ * and for devices without requests (dm, md, zram ...), whose bios are all that can be seen:
+ *
+ *	block_bio_queue		remember the bio, take the seek distance
+ *	block_bio_complete	count request time by size, and seek distance
+ *
  * A request is known by its slot, indexed by queue, hardware queue and tag: no allocation, no hash
  * per request, nothing that could leak. A block device is known by its sysfs node and diskseq.
  * Both are found through small tables of hints: a hint is one word and may be wrong; the record
@@ -18,12 +23,7 @@
 
 #include <bpf/bpf_tracing.h>
 
-#include "../abi/abi.h"
-
 char LICENSE[] SEC("license") = "GPL";
-
-/* Set by user space before loading. */
-const volatile __u32 stamp_mode;
 
 /* max_entries of 1 are set by user space before loading, to fit the machine. */
 struct hist_map {
@@ -108,6 +108,13 @@ struct {
 } slots SEC(".maps");
 
 struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, BIO_SLOTS);
+	__type(key, __u64);
+	__type(value, struct bio_slot);
+} bios SEC(".maps");
+
+struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, GLOBAL_LOSS_NR);
 	__type(key, __u32);
@@ -118,7 +125,7 @@ struct {
  * CLOCK_MONOTONIC when all programs were attached, set by user space then. Requests that had
  * started before may have been issued before.
  */
-__u64 attached_ns = ~0ull;
+__u64 attached_ns SEC(".data.attached") = ~0ull;
 
 /*
  * Tables of fixed size are global arrays, which the kernel reaches without a look-up; each section
@@ -161,7 +168,7 @@ static __always_inline __u32 hash(__u64 key)
 /* --- block devices --- */
 
 /* Finds or creates the counters of a block device seen for the first time. 0 if there are none. */
-static __noinline __u32 part_find_slow(struct block_device *bdev, struct part_key *key)
+static __noinline __u32 part_find_slow(struct gendisk *disk, struct part_key *key, __u32 partno)
 {
 	struct part *part;
 	__u32 *known, id, none = 0;
@@ -172,9 +179,9 @@ static __noinline __u32 part_find_slow(struct block_device *bdev, struct part_ke
 	if (!key->sysfs_id || bpf_map_pop_elem(&part_pool, &id)) /* no id: it is being removed */
 		return 0;
 	part = &parts[id & (BLKHIST_MAX_PARTITIONS - 1)];
-	part->disk_sysfs_id = bdev->bd_disk->part0->bd_device.kobj.sd->id;
-	part->disk_dev = bdev->bd_disk->part0->bd_dev;
-	part->dev = bdev->bd_dev;
+	part->disk_sysfs_id = bdev_sysfs_id(disk_bdev(disk));
+	part->partno = partno;
+	bpf_core_read(part->disk, sizeof(part->disk), &disk->disk_name);
 	part->key = *key;
 	if (!bpf_map_update_elem(&part_ids, key, &id, BPF_NOEXIST))
 		return id;
@@ -187,15 +194,15 @@ static __noinline __u32 part_find_slow(struct block_device *bdev, struct part_ke
 }
 
 /* The index of the counters of a block device, which are created at need; 0 if there are none. */
-static __always_inline __u32 part_find(struct block_device *bdev, __u64 diskseq)
+static __always_inline __u32 part_find(struct gendisk *disk, bdev_t bdev, __u64 diskseq)
 {
-	struct part_key key = { .sysfs_id = bdev->bd_device.kobj.sd->id, .diskseq = diskseq };
+	struct part_key key = { .sysfs_id = bdev_sysfs_id(bdev), .diskseq = diskseq };
 	__u32 *hint = &hints.part[hash(key.sysfs_id) & (PART_HINTS - 1)];
 	__u32 id = *hint & (BLKHIST_MAX_PARTITIONS - 1);
 
 	if (likely(parts[id].key.sysfs_id == key.sysfs_id && parts[id].key.diskseq == diskseq))
 		return id;
-	id = part_find_slow(bdev, &key);
+	id = part_find_slow(disk, &key, bdev_partno(bdev));
 	*hint = id;
 	return id;
 }
@@ -204,13 +211,20 @@ static __always_inline __u32 part_find(struct block_device *bdev, __u64 diskseq)
  * The block device that a request is accounted to. Without accounting (queue/iostats 0) rq->part is
  * NULL and the bio says it; a flush has no bio and belongs to the whole disk.
  */
-static __always_inline struct block_device *request_bdev(struct request *rq)
+static __always_inline bdev_t request_bdev(struct request *rq, struct gendisk *disk)
 {
 	if (rq->part)
 		return rq->part;
 	if (rq->bio)
-		return rq->bio->bi_bdev;
-	return rq->q->disk->part0;
+		return bio_bdev(rq->bio);
+	return disk_bdev(disk);
+}
+
+static __always_inline __u32 request_part(struct request *rq)
+{
+	struct gendisk *disk = request_disk(rq);
+
+	return part_find(disk, request_bdev(rq, disk), disk_seq(disk));
 }
 
 /* --- request slots --- */
@@ -358,46 +372,46 @@ static __always_inline __u32 op_group(__u32 op)
 }
 
 #define REQ_OP_MASK 0xff
+#define REQ_PREFLUSH (1u << settings.req_preflush_bit)
 
 /* --- programs --- */
 
 /*
- * The distance from the end of the request issued before on the same head, whose end this one sets.
- * It is counted at completion, where the counters are at hand anyway.
+ * The distance from the end of what was sent before to the same head, whose end this sets. It is
+ * counted at completion, where the counters are at hand anyway.
  */
-static __always_inline __s64 seek_distance(struct request *rq, __u32 region, __u64 diskseq)
+static __always_inline __s64 seek_distance(__u32 region, __u64 diskseq, __u64 sector, __u32 bytes)
 {
 	__u64 *head = bpf_map_lookup_elem(&heads, &region);
-	__u64 start = rq->__sector, end = start + (rq->__data_len >> 9) + 1, last;
+	__u64 end = sector + (bytes >> 9) + 1, last;
 
 	if (!head)
 		return SEEK_NONE;
-	last = __sync_lock_test_and_set(head,
-					diskseq << HEAD_SECTOR_BITS | (end & HEAD_SECTOR_MASK));
+	last = exchange(head, diskseq << HEAD_SECTOR_BITS | (end & HEAD_SECTOR_MASK));
 	if (!last || (last ^ diskseq << HEAD_SECTOR_BITS) >> HEAD_SECTOR_BITS)
 		return SEEK_NONE;
-	return start - ((last & HEAD_SECTOR_MASK) - 1);
+	return sector - ((last & HEAD_SECTOR_MASK) - 1);
 }
 
 SEC("tp_btf/block_rq_issue")
 int BPF_PROG(block_rq_issue, struct request *rq)
 {
 	/* First of all: nothing that follows is part of the queue time, and it overlaps with it. */
-	__u64 now = stamp_mode == STAMP_OWN ? bpf_ktime_get_ns() : 0;
+	__u64 now = settings.stamp_mode == STAMP_OWN ? bpf_ktime_get_ns() : 0;
 	__u32 op = rq->cmd_flags & REQ_OP_MASK;
 	struct request_queue *q = rq->q;
 	__u32 tag, part, region, hctx, head_hctx;
-	struct block_device *bdev;
+	struct gendisk *disk;
 	struct slot *slot;
 	__u64 diskseq;
 
 	if (unlikely(op_is_passthrough(op)))
 		return 0;
-	if (stamp_mode == STAMP_KERNEL)
+	if (settings.stamp_mode == STAMP_KERNEL)
 		now = kernel_stamps_issue(q) ? ISSUE_BY_KERNEL : bpf_ktime_get_ns();
-	bdev = request_bdev(rq);
-	diskseq = disk_seq(bdev->bd_disk);
-	part = part_find(bdev, diskseq);
+	disk = request_disk(rq);
+	diskseq = disk_seq(disk);
+	part = part_find(disk, request_bdev(rq, disk), diskseq);
 
 	tag = request_tag(rq);
 	hctx = rq->mq_hctx->queue_num;
@@ -427,7 +441,7 @@ int BPF_PROG(block_rq_issue, struct request *rq)
 	head_hctx = queue_is_rotational(q) ? 0 : hctx;
 	if (head_hctx != hctx || tag >> REGION_SHIFT)
 		region = region_find(q->id, head_hctx, 0);
-	slot->seek = seek_distance(rq, region, diskseq);
+	slot->seek = seek_distance(region, diskseq, rq->__sector, rq->__data_len);
 	return 0;
 }
 
@@ -499,9 +513,7 @@ static __noinline int complete_partial(struct request *rq, struct slot *slot, __
  */
 static __always_inline __u32 unissued(struct request *rq, struct slot *slot, struct completion *c)
 {
-	struct block_device *bdev = request_bdev(rq);
-
-	c->part = part_find(bdev, disk_seq(bdev->bd_disk));
+	c->part = request_part(rq);
 	/* The flags that asked for the sequence are gone by now; nothing else writes no bytes. */
 	if (!rq->__data_len && c->op == OP_WRITE) {
 		if (!slot || slot->issue_ns || !slot->bytes)
@@ -540,7 +552,7 @@ static __noinline int complete_rare(struct request *rq, struct slot *slot, __u64
 		 * The data of a write in a flush sequence: the device is done with it, but the
 		 * request ends only after the flush that may follow.
 		 */
-		if (rq->rq_flags & (1u << rqf_flush_seq_bit) && c.op != OP_FLUSH) {
+		if (rq->rq_flags & (1u << settings.rqf_flush_seq_bit) && c.op != OP_FLUSH) {
 			slot->bytes = c.len;
 			c.kinds &= ~(1u << KIND_REQUEST);
 		}
@@ -588,10 +600,10 @@ static __always_inline int complete(struct request *rq, __u32 nr_bytes, __u64 no
 	if (unlikely(!slot))
 		return complete_rare(rq, slot, now);
 	issue = slot->issue_ns;
-	if (stamp_mode == STAMP_KERNEL && issue == ISSUE_BY_KERNEL)
+	if (settings.stamp_mode == STAMP_KERNEL && issue == ISSUE_BY_KERNEL)
 		issue = rq->io_start_time_ns;
 	/* One branch for all that is rare; without an issue stamp, issue < start. */
-	if (unlikely((rq->rq_flags & (1u << rqf_flush_seq_bit)) | slot->bytes | !start |
+	if (unlikely((rq->rq_flags & (1u << settings.rqf_flush_seq_bit)) | slot->bytes | !start |
 		     (slot->start != start) | (issue < start) | (issue > now)))
 		return complete_rare(rq, slot, now);
 	slot->issue_ns = 0;
@@ -636,16 +648,110 @@ SEC("tp_btf/block_rq_requeue")
 int BPF_PROG(block_rq_requeue, struct request *rq)
 {
 	__u32 op = rq->cmd_flags & REQ_OP_MASK;
-	struct block_device *bdev;
 	struct slot *slot;
 
 	if (op_is_passthrough(op))
 		return 0;
-	bdev = request_bdev(rq);
-	count_part_loss(part_find(bdev, disk_seq(bdev->bd_disk)), LOSS_REQUEUE, op_group(op));
+	count_part_loss(request_part(rq), LOSS_REQUEUE, op_group(op));
 	/* It is not at the device any more; merged meanwhile, it may even get another start. */
 	slot = slot_find(rq);
 	if (slot_holds(slot, rq))
 		slot->issue_ns = 0;
+	return 0;
+}
+
+/* --- devices without requests --- */
+
+/*
+ * A flush without data is a flush. The kernel counts it as a write; with requests it is both, an
+ * empty write and a flush request, here there is only the one bio.
+ */
+static __always_inline __u32 bio_op(const struct bio *bio)
+{
+	if (unlikely(bio->bi_opf & REQ_PREFLUSH && !bio->bi_iter.bi_size))
+		return OP_FLUSH;
+	return op_group(bio->bi_opf & REQ_OP_MASK);
+}
+
+/* Runs for the bios of all devices, once for each, however often it is split or sent on. */
+static __noinline int bio_queue(struct bio *bio)
+{
+	__u64 key = (__u64)bio, diskseq;
+	struct gendisk *disk = bio_disk(bio);
+	struct request_queue *q = disk->queue;
+	struct bio_slot slot, *old;
+
+	if (q->mq_ops)
+		return 0;
+	diskseq = disk_seq(disk);
+	slot.part = part_find(disk, bio_bdev(bio), diskseq);
+	slot.op = bio_op(bio);
+	slot.bytes = bio->bi_iter.bi_size;
+	slot.owner = (__u64)bio->bi_private;
+	slot.seek = SEEK_NONE;
+	if (slot.op != OP_FLUSH)
+		slot.seek = seek_distance(region_find(q->id, 0, 0), diskseq, bio->bi_iter.bi_sector,
+					  slot.bytes);
+	slot.start_ns = bpf_ktime_get_ns();
+	if (likely(!bpf_map_update_elem(&bios, &key, &slot, BPF_NOEXIST)))
+		return 0;
+	old = bpf_map_lookup_elem(&bios, &key);
+	if (old)
+		count_part_loss(old->part, LOSS_UNSEEN, old->op);
+	if (!old || bpf_map_update_elem(&bios, &key, &slot, BPF_ANY))
+		count_loss(LOSS_NO_SLOT);
+	return 0;
+}
+
+SEC("tp_btf/block_bio_queue")
+int block_bio_queue(const __u64 *ctx)
+{
+	return bio_queue(bio_queue_bio(ctx));
+}
+
+/*
+ * The bio may have been sent on to another device meanwhile (NVMe multipath, md), so its slot alone
+ * tells whether it is one of ours.
+ */
+static __always_inline bool bio_complete(struct bio *bio)
+{
+	__u64 key = (__u64)bio;
+	struct bio_slot *slot = bpf_map_lookup_elem(&bios, &key);
+	struct completion c;
+
+	if (!slot || slot->owner != (__u64)bio->bi_private)
+		return false;
+	c.part = slot->part;
+	c.op = slot->op;
+	c.len = slot->bytes;
+	c.seek = slot->seek;
+	c.kinds = 1u << KIND_REQUEST | 1u << KIND_SEEK;
+	c.ns[KIND_REQUEST] = bpf_ktime_get_ns() - slot->start_ns;
+	c.ns[KIND_SERVICE] = c.ns[KIND_QUEUE] = 0;
+	if (!bpf_map_delete_elem(&bios, &key))
+		count_completion(&c);
+	return true;
+}
+
+SEC("tp_btf/block_bio_complete")
+int BPF_PROG(block_bio_complete, struct request_queue *q, struct bio *bio)
+{
+	struct gendisk *disk;
+
+	if (bio_complete(bio))
+		return 0;
+	disk = bio_disk(bio);
+	if (unlikely(!disk->queue->mq_ops))
+		count_part_loss(part_find(disk, bio_bdev(bio), disk_seq(disk)), LOSS_EARLY,
+				bio_op(bio));
+	return 0;
+}
+
+/* As block_rq_complete_nested. */
+SEC("tp_btf/block_bio_complete")
+int BPF_PROG(block_bio_complete_nested, struct request_queue *q, struct bio *bio)
+{
+	if (bio_complete(bio))
+		count_loss(LOSS_RECOVERED);
 	return 0;
 }

@@ -11,12 +11,8 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 
-/*
- * Enumerators without a named enum, or macros in older kernels: user space looks them up in BTF and
- * sets them before loading (src/sources/kernel.c).
- */
-const volatile __u32 queue_flag_stats_bit;
-const volatile __u32 rqf_flush_seq_bit;
+/* Set by user space before loading: what it has found in BTF, and how to work. */
+const volatile struct collector_settings settings SEC(".rodata.settings");
 
 /* The driver's commands (SCSI_IN and SCSI_OUT, 32 and 33, ended in 5.16; DRV_IN and DRV_OUT). */
 static __always_inline bool op_is_passthrough(__u32 op)
@@ -46,7 +42,97 @@ static __always_inline __u64 disk_seq(struct gendisk *disk)
  */
 static __always_inline bool kernel_stamps_issue(struct request_queue *q)
 {
-	return q->queue_flags & (1ul << queue_flag_stats_bit);
+	return q->queue_flags & (1ul << settings.queue_flag_stats_bit);
+}
+
+/*
+ * A block device, that is, a partition or a whole disk: a struct block_device, or until 5.10 a
+ * struct hd_struct (0d02129e76ed merged them in 5.11).
+ */
+typedef const void *bdev_t;
+
+#define HAS_HD_STRUCT bpf_core_type_exists(struct hd_struct)
+
+static __always_inline __u64 bdev_sysfs_id(bdev_t bdev)
+{
+	if (HAS_HD_STRUCT)
+		return ((const struct hd_struct *)bdev)->__dev.kobj.sd->id;
+	return ((const struct block_device *)bdev)->bd_device.kobj.sd->id;
+}
+
+/* 0 for a whole disk. The number moved into __bd_flags later (1116b9fa15c0). */
+static __always_inline __u32 bdev_partno(bdev_t bdev)
+{
+	const struct block_device___partno *old = bdev;
+
+	if (HAS_HD_STRUCT)
+		return ((const struct hd_struct *)bdev)->partno;
+	if (bpf_core_field_exists(old->bd_partno))
+		return old->bd_partno;
+	return ((const struct block_device *)bdev)->__bd_flags.counter & 0xff;
+}
+
+static __always_inline bdev_t disk_bdev(struct gendisk *disk)
+{
+	if (HAS_HD_STRUCT)
+		return &((struct gendisk___hd *)disk)->part0;
+	return disk->part0;
+}
+
+/* Queues know their disk since 5.15 (d152c682f03c); requests did until 5.16. */
+static __always_inline struct gendisk *request_disk(struct request *rq)
+{
+	struct request___disk *old = (void *)rq;
+
+	if (bpf_core_field_exists(old->rq_disk))
+		return old->rq_disk;
+	return rq->q->disk;
+}
+
+/* Bios know their partition since 5.12 (309dca309fc3); before, a partition's bio is the disk's. */
+static __always_inline bdev_t bio_bdev(struct bio *bio)
+{
+	if (bpf_core_field_exists(bio->bi_bdev))
+		return bio->bi_bdev;
+	return disk_bdev(((struct bio___disk *)bio)->bi_disk);
+}
+
+static __always_inline struct gendisk *bio_disk(struct bio *bio)
+{
+	if (bpf_core_field_exists(bio->bi_bdev))
+		return bio->bi_bdev->bd_disk;
+	return ((struct bio___disk *)bio)->bi_disk;
+}
+
+/*
+ * The argument of block_bio_queue; the queue came before it until 5.11 (a54895fa057c). In assembly,
+ * as the compiler would add to the pointer, which the verifier refuses.
+ */
+static __always_inline struct bio *bio_queue_bio(const __u64 *ctx)
+{
+	struct bio *bio;
+
+	if (settings.bio_queue_arg)
+		asm volatile("%0 = *(u64 *)(%1 + 8)" : "=r"(bio) : "r"(ctx));
+	else
+		asm volatile("%0 = *(u64 *)(%1 + 0)" : "=r"(bio) : "r"(ctx));
+	return bio;
+}
+
+/*
+ * Exchanges the value of a word in one step. BPF can since 5.12 (5ffa25502b5a); before, two CPUs
+ * that do this at the same moment may get the same old value.
+ */
+static __always_inline __u64 exchange(__u64 *word, __u64 value)
+{
+#ifdef BLKHIST_NO_EXCHANGE
+	__u64 old = *(volatile __u64 *)word;
+
+	*(volatile __u64 *)word = value;
+	return old;
+#else
+	return __sync_lock_test_and_set(word, value);
+#endif
 }
 
 #endif

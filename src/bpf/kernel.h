@@ -11,6 +11,8 @@
 #include <linux/types.h>
 #include <stdbool.h>
 
+#include "../abi/abi.h"
+
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct kernfs_node {
@@ -25,24 +27,49 @@ struct device {
 	struct kobject kobj;
 };
 
+typedef struct {
+	int counter;
+} atomic_t;
+
 struct gendisk;
 
 struct block_device {
 	struct gendisk *bd_disk;
-	__u32 bd_dev;
 	struct device bd_device;
+	atomic_t __bd_flags;
 };
 
+struct block_device___partno {
+	__u8 bd_partno;
+};
+
+/* Partitions, and the whole disk's part0, until 5.10; then they became block_device. */
+struct hd_struct {
+	struct device __dev;
+	int partno;
+};
+
+struct request_queue;
+
 struct gendisk {
+	char disk_name[DISK_NAME_LEN];
 	struct block_device *part0;
+	struct request_queue *queue;
 	__u64 diskseq;
+};
+
+struct gendisk___hd {
+	struct hd_struct part0;
 };
 
 struct queue_limits {
 	__u32 features;
 };
 
+struct blk_mq_ops;
+
 struct request_queue {
+	const struct blk_mq_ops *mq_ops;
 	struct gendisk *disk;
 	unsigned long queue_flags;
 	struct queue_limits limits;
@@ -53,8 +80,20 @@ struct blk_mq_hw_ctx {
 	unsigned int queue_num;
 };
 
+struct bvec_iter {
+	__u64 bi_sector;
+	unsigned int bi_size;
+};
+
 struct bio {
 	struct block_device *bi_bdev;
+	unsigned int bi_opf;
+	struct bvec_iter bi_iter;
+	void *bi_private;
+};
+
+struct bio___disk {
+	struct gendisk *bi_disk;
 };
 
 struct request {
@@ -70,6 +109,10 @@ struct request {
 	struct block_device *part;
 	__u64 start_time_ns;
 	__u64 io_start_time_ns;
+};
+
+struct request___disk {
+	struct gendisk *rq_disk;
 };
 
 #pragma clang attribute pop

@@ -58,8 +58,10 @@ static struct error *run(void *settings, const struct operands *operands, int *s
 			"buckets: bounds are set for one disk, so name it; see: blkhist buckets --help");
 	try(device_list_read(system_paths.root, &devices));
 	if (operands->n)
-		try(device_named(&devices, operands->names[0], &device));
+		try(device_find(&devices, operands->names[0], &device));
 	try(live_open(&system_paths, &devices, &live));
+	if (device)
+		try(device_check(live, device));
 	if (!change)
 		return print(live, device);
 	return live_set_ladders(live, &devices, device, wanted);

@@ -8,7 +8,7 @@
 
 struct start_settings {
 	struct ladder_settings ladders;
-	const char *kinds, *stamp;
+	const char *kinds, *stamp, *bios;
 };
 
 static const struct start_settings defaults = {
@@ -19,6 +19,7 @@ static const struct start_settings defaults = {
 	},
 	.kinds = "all",
 	.stamp = "auto",
+	.bios = "auto",
 };
 
 static const struct option_spec options[] = {
@@ -27,6 +28,8 @@ static const struct option_spec options[] = {
 	  "collect only these: request, service, queue, seek" },
 	{ "stamp", 0, OPTION_STRING, offsetof(struct start_settings, stamp), "auto|own|kernel",
 	  "where the issue time comes from; the default is exact" },
+	{ "bios", 0, OPTION_STRING, offsetof(struct start_settings, bios), "auto|on|off",
+	  "count devices without requests (dm, md, zram): auto while there are any" },
 	{}
 };
 
@@ -42,21 +45,24 @@ static const struct command_syntax syntax = {
 	.options = options,
 };
 
-static struct error *stamp_parse(const char *name, enum stamp_mode *ret)
+/* The position of @name in @names. */
+static struct error *choice_parse(const char *option, const char *const *names, int n,
+				  const char *name, int *ret)
 {
-	for (int i = 0; i < STAMP_NR; i++) {
-		if (!strcmp(stamp_mode_names[i], name)) {
-			*ret = (enum stamp_mode)i;
+	for (int i = 0; i < n; i++) {
+		if (!strcmp(names[i], name)) {
+			*ret = i;
 			return NULL;
 		}
 	}
-	return error_usage("unknown stamp '%s' (auto, own, kernel)", name);
+	return error_usage("--%s '%s' is unknown; see: blkhist start --help", option, name);
 }
 
 static struct error *run(void *settings, const struct operands *operands, int *status)
 {
 	const struct start_settings *s = settings;
 	struct live_settings live = {};
+	int stamp = 0, bios = 0;
 	bool already;
 
 	(void)operands, (void)status;
@@ -65,7 +71,10 @@ static struct error *run(void *settings, const struct operands *operands, int *s
 		try(ladder_parse((enum dimension)i, live.texts[i], &live.ladders[i]));
 	}
 	try(hist_kinds_parse(s->kinds, &live.kinds));
-	try(stamp_parse(s->stamp, &live.stamp));
+	try(choice_parse("stamp", stamp_mode_names, STAMP_NR, s->stamp, &stamp));
+	try(choice_parse("bios", bios_mode_names, BIOS_NR, s->bios, &bios));
+	live.stamp = (enum stamp_mode)stamp;
+	live.bios = (enum bios_mode)bios;
 	try(live_start(&system_paths, &live, &already));
 	printf(already ? "blkhist is already collecting with these settings.\n" :
 			 "blkhist is collecting. See: blkhist show\n");

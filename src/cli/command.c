@@ -24,19 +24,14 @@ struct error *format_parse(const char *name, enum output_format *ret)
 	return NULL;
 }
 
-struct error *device_named(const struct device_list *devices, const char *name,
-			   const struct device **ret)
+struct error *device_check(const struct live *live, const struct device *device)
 {
-	const struct device *found = NULL;
-
-	try(device_find(devices, name, &found));
-	if (!found->request_based)
-		return error_new(
-			"'%s' has no requests of its own, so it is not counted: its I/O is "
-			"counted where it reaches a disk that has",
-			name);
-	*ret = found;
-	return NULL;
+	if (device_counted(live, device))
+		return NULL;
+	return error_new(
+		"'%s' has no requests of its own, and the collector was started with --bios off: its "
+		"I/O is counted where it reaches a disk that has requests",
+		device->name.partition[0] ? device->name.partition : device->name.disk);
 }
 
 static struct error *selection_parse(const struct device_list *devices,
@@ -55,7 +50,7 @@ static struct error *selection_parse(const struct device_list *devices,
 		try(hist_kinds_parse(settings->kinds, &sel.kinds));
 	found = xcalloc((size_t)names->n, sizeof(*found));
 	for (int i = 0; i < names->n; i++)
-		try(device_named(devices, names->names[i], &found[i]));
+		try(device_find(devices, names->names[i], &found[i]));
 	sel.devices = take(found);
 	sel.n_devices = (unsigned int)names->n;
 	*ret = sel;
@@ -67,7 +62,10 @@ struct error *session_open(const struct operands *names, const struct selection_
 {
 	try(device_list_read(system_paths.root, &ret->devices));
 	try(selection_parse(&ret->devices, names, settings, &ret->selection));
-	return live_open(&system_paths, &ret->devices, &ret->live);
+	try(live_open(&system_paths, &ret->devices, &ret->live));
+	for (unsigned int i = 0; i < ret->selection.n_devices; i++)
+		try(device_check(ret->live, ret->selection.devices[i]));
+	return NULL;
 }
 
 void session_close(struct session *s)

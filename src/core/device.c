@@ -103,8 +103,14 @@ static struct error *read_device(const char *dir, const char *disk_dir, bool par
 		return error_errno(errno, "cannot read %s", disk_dir);
 	d->disk_sysfs_id = st.st_ino;
 	try(copy_name(d->name.disk, strrchr(disk_dir, '/') + 1));
-	if (partition)
+	if (partition) {
+		cleanup_free char *number = xasprintf("%s/partition", dir);
+		uint64_t partno;
+
 		try(copy_name(d->name.partition, strrchr(dir, '/') + 1));
+		try(sysfs_read_u64(number, &partno));
+		d->partno = (uint32_t)partno;
+	}
 	try(read_numbers(dir, d));
 	try(read_optional(seq, 0, &d->diskseq));
 	try(read_optional(size, 0, &d->sectors));

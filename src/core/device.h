@@ -19,6 +19,7 @@ struct device {
 	uint64_t disk_sysfs_id; /* likewise of its disk; equal for a whole disk */
 	uint64_t diskseq;       /* of its disk; 0 if the kernel has none */
 	uint64_t sectors;
+	uint32_t partno;    /* 0 for a whole disk */
 	bool request_based; /* its disk has hardware queues (queue directory "mq") */
 };
 

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "abi/abi.h"
-#include "collector.skel.h"
 #include "config.h"
 #include "core/buf.h"
 #include "core/timefmt.h"
@@ -20,6 +19,7 @@
 #include "sources/kernel.h"
 #include "sources/live.h"
 #include "sources/live_internal.h"
+#include "sources/object.h"
 
 #define NEW "blkhist-new"
 #define OLD "blkhist-old"
@@ -30,64 +30,17 @@ const char *const stamp_mode_names[STAMP_NR] = {
 	[STAMP_KERNEL] = "kernel",
 };
 
+const char *const bios_mode_names[BIOS_NR] = {
+	[BIOS_AUTO] = "auto",
+	[BIOS_ON] = "on",
+	[BIOS_OFF] = "off",
+};
+
 const char *const ladder_names[LADDER_KINDS] = {
 	[DIM_TIME] = "time",
 	[DIM_SIZE] = "size",
 	[DIM_SECTORS] = "seek",
 };
-
-/* Maps, and programs with their links, of the skeleton by number of pin. */
-static const size_t map_offsets[MAP_NR] = {
-	[MAP_META] = offsetof(struct collector, maps.meta),
-	[MAP_HISTS] = offsetof(struct collector, maps.hists),
-	[MAP_RETIRED] = offsetof(struct collector, maps.retired),
-	[MAP_BASELINES] = offsetof(struct collector, maps.baselines),
-	[MAP_PARTS] = offsetof(struct collector, maps.data_parts),
-	[MAP_PART_IDS] = offsetof(struct collector, maps.part_ids),
-	[MAP_HINTS] = offsetof(struct collector, maps.data_hints),
-	[MAP_PART_POOL] = offsetof(struct collector, maps.part_pool),
-	[MAP_REGION_IDS] = offsetof(struct collector, maps.region_ids),
-	[MAP_REGION_POOL] = offsetof(struct collector, maps.region_pool),
-	[MAP_HEADS] = offsetof(struct collector, maps.heads),
-	[MAP_SLOTS] = offsetof(struct collector, maps.slots),
-	[MAP_LOSSES] = offsetof(struct collector, maps.losses),
-	[MAP_DISKSTATS] = offsetof(struct collector, maps.diskstats),
-};
-
-static const struct {
-	size_t prog, link;
-} prog_offsets[PROG_NR] = {
-#define PROG(name)                                                                             \
-	{                                                                                      \
-		offsetof(struct collector, progs.name), offsetof(struct collector, links.name) \
-	}
-	[PROG_ISSUE] = PROG(block_rq_issue),
-	[PROG_COMPLETE] = PROG(block_rq_complete),
-	[PROG_COMPLETE_NESTED] = PROG(block_rq_complete_nested),
-	[PROG_REQUEUE] = PROG(block_rq_requeue),
-};
-
-#define AT(type, base, offset) (*(type *)((char *)(base) + (offset)))
-
-static struct bpf_map *skel_map(struct collector *skel, enum pin_map map)
-{
-	return AT(struct bpf_map *, skel, map_offsets[map]);
-}
-
-static struct bpf_program *skel_prog(struct collector *skel, enum pin_prog prog)
-{
-	return AT(struct bpf_program *, skel, prog_offsets[prog].prog);
-}
-
-static struct bpf_link **skel_link(struct collector *skel, enum pin_prog prog)
-{
-	return &AT(struct bpf_link *, skel, prog_offsets[prog].link);
-}
-
-static void collector_destroyp(struct collector **skel)
-{
-	collector__destroy(*skel);
-}
 
 static unsigned int power_of_two(unsigned int n)
 {
@@ -112,7 +65,8 @@ static struct error *count_regions(const struct live_paths *paths,
 		if (d->sysfs_id != d->disk_sysfs_id)
 			continue;
 		try(device_queues(paths->root, d->name.disk, &queues, &tags));
-		n += queues * ((tags + REGION_SLOTS - 1) / REGION_SLOTS);
+		/* A disk without requests has a head, which comes with a region. */
+		n += queues ? queues * ((tags + REGION_SLOTS - 1) / REGION_SLOTS) : 1;
 	}
 	/* One more disk with a queue per CPU and 1,023 tags in each. */
 	n += n_cpus * 8 > 16 ? n_cpus * 8 : 16;
@@ -123,133 +77,10 @@ static struct error *count_regions(const struct live_paths *paths,
 	return NULL;
 }
 
-static struct error *size_maps(struct collector *skel, const struct meta *meta,
-			       unsigned int n_devices)
-{
-	const struct {
-		enum pin_map map;
-		unsigned int entries;
-	} sizes[] = {
-		{ MAP_HISTS, BLKHIST_MAX_PARTITIONS },
-		{ MAP_RETIRED, BLKHIST_MAX_PARTITIONS },
-		{ MAP_BASELINES, BLKHIST_MAX_PARTITIONS },
-		{ MAP_PART_IDS, BLKHIST_MAX_PARTITIONS },
-		{ MAP_PART_POOL, BLKHIST_MAX_PARTITIONS },
-		{ MAP_REGION_IDS, meta->regions },
-		{ MAP_REGION_POOL, meta->regions },
-		{ MAP_HEADS, meta->regions },
-		{ MAP_SLOTS, meta->regions * REGION_SLOTS },
-		{ MAP_DISKSTATS, n_devices + 16 },
-	};
-
-	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
-		int err = bpf_map__set_max_entries(skel_map(skel, sizes[i].map), sizes[i].entries);
-
-		if (err)
-			return error_errno(-err, "cannot size the map %s",
-					   pin_map_names[sizes[i].map]);
-	}
-	return NULL;
-}
-
-static struct error *set_inner_maps(struct collector *skel, const struct meta *meta)
-{
-	static const enum pin_map outer[] = { MAP_HISTS, MAP_RETIRED, MAP_BASELINES };
-
-	for (size_t i = 0; i < ARRAY_SIZE(outer); i++) {
-		bool varying = outer[i] == MAP_BASELINES;
-		cleanup_close int fd = -1;
-		int err;
-
-		/* Only a model: the kernel keeps its shape, libbpf the descriptor until loaded. */
-		try(inner_create(meta->hist_blocks, varying, &fd));
-		err = bpf_map__set_inner_map_fd(skel_map(skel, outer[i]), fd);
-		if (err)
-			return error_errno(-err, "cannot shape the map %s",
-					   pin_map_names[outer[i]]);
-		fd = -1;
-	}
-	return NULL;
-}
-
 static int quiet(enum libbpf_print_level level, const char *fmt, va_list ap)
 {
 	(void)level, (void)fmt, (void)ap;
 	return 0;
-}
-
-static struct error *load(const struct live_paths *paths, const struct meta *meta,
-			  const struct kernel_facts *kernel, unsigned int n_devices,
-			  struct collector **ret)
-{
-	cleanup(collector_destroyp) struct collector *skel = collector__open();
-	int err;
-
-	if (!skel)
-		return error_errno(errno, "cannot open the collector");
-	skel->rodata->stamp_mode = meta->stamp_used;
-	skel->rodata->queue_flag_stats_bit = kernel->queue_flag_stats_bit;
-	skel->rodata->rqf_flush_seq_bit = kernel->rqf_flush_seq_bit;
-	bpf_program__set_autoload(skel->progs.block_rq_complete_nested, meta->nested);
-	try(size_maps(skel, meta, n_devices));
-	try(set_inner_maps(skel, meta));
-	err = collector__load(skel);
-	if (err) {
-		try(kernel_explain_refusal(paths, -err));
-		return error_errno(-err, "cannot load the collector into the kernel");
-	}
-	*ret = take(skel);
-	return NULL;
-}
-
-/* Pins maps and programs below the new directory. */
-static struct error *pin(const struct live_paths *paths, struct collector *skel,
-			 const struct meta *meta)
-{
-	static const char *const dirs[] = { "", "/maps", "/inner", "/progs", "/links" };
-
-	for (size_t i = 0; i < ARRAY_SIZE(dirs); i++) {
-		cleanup_free char *path = pins_path(paths, NEW "%s", dirs[i]);
-
-		if (mkdir(path, 0700))
-			return error_errno(errno, "cannot create %s", path);
-	}
-	for (enum pin_map map = 0; map < MAP_NR; map++) {
-		cleanup_free char *path = pins_path(paths, NEW "/maps/%s", pin_map_names[map]);
-
-		if (bpf_obj_pin(bpf_map__fd(skel_map(skel, map)), path))
-			return error_errno(errno, "cannot pin %s", path);
-	}
-	for (enum pin_prog prog = 0; prog < PROG_NR; prog++) {
-		cleanup_free char *path = pins_path(paths, NEW "/progs/%s", pin_progs[prog].name);
-
-		if (prog == PROG_COMPLETE_NESTED && !meta->nested)
-			continue;
-		if (bpf_obj_pin(bpf_program__fd(skel_prog(skel, prog)), path))
-			return error_errno(errno, "cannot pin %s", path);
-	}
-	return NULL;
-}
-
-static struct error *attach(const struct live_paths *paths, struct collector *skel,
-			    const struct meta *meta)
-{
-	for (enum pin_prog prog = 0; prog < PROG_NR; prog++) {
-		cleanup_free char *path = pins_path(paths, NEW "/links/%s", pin_progs[prog].name);
-		struct bpf_link *link;
-
-		if (prog == PROG_COMPLETE_NESTED && !meta->nested)
-			continue;
-		link = bpf_program__attach(skel_prog(skel, prog));
-		if (!link)
-			return error_errno(errno, "cannot attach to the tracepoint %s",
-					   pin_progs[prog].tracepoint);
-		*skel_link(skel, prog) = link;
-		if (bpf_link__pin(link, path))
-			return error_errno(errno, "cannot pin %s", path);
-	}
-	skel->data->attached_ns = (uint64_t)clock_ns(CLOCK_MONOTONIC);
-	return NULL;
 }
 
 static void fill_meta(struct meta *meta, const struct live_settings *settings,
@@ -267,6 +98,7 @@ static void fill_meta(struct meta *meta, const struct live_settings *settings,
 		.spare_partitions = SPARE_PARTITIONS,
 		.stamp = settings->stamp,
 		.nested = kernel->skips_nested,
+		.bios = settings->bios,
 		.version = BLKHIST_VERSION,
 	};
 	meta->stripes = power_of_two(n_cpus);
@@ -290,17 +122,17 @@ static void fill_meta(struct meta *meta, const struct live_settings *settings,
 	}
 }
 
-static struct error *push_regions(struct collector *skel, const struct meta *meta)
+static struct error *push_regions(struct object *object, const struct meta *meta)
 {
 	for (__u32 id = 1; id < meta->regions; id++)
-		if (bpf_map_update_elem(bpf_map__fd(skel->maps.region_pool), NULL, &id, BPF_ANY))
+		if (bpf_map_update_elem(object_map(object, MAP_REGION_POOL), NULL, &id, BPF_ANY))
 			return error_errno(errno, "cannot fill the pool of request slots");
 	return NULL;
 }
 
 static struct error *build(const struct live_paths *paths, const struct live_settings *settings)
 {
-	cleanup(collector_destroyp) struct collector *skel = NULL;
+	cleanup(object_destroyp) struct object *object = NULL;
 	cleanup(device_list_deinit) struct device_list devices = {};
 	cleanup(live_closep) struct live *live = NULL;
 	struct kernel_facts kernel;
@@ -314,16 +146,18 @@ static struct error *build(const struct live_paths *paths, const struct live_set
 	try(device_list_read(paths->root, &devices));
 	fill_meta(&meta, settings, &kernel, (unsigned int)n_cpus);
 	try(count_regions(paths, &devices, (unsigned int)n_cpus, &meta.regions));
-	try(load(paths, &meta, &kernel, devices.n, &skel));
-	if (bpf_map_update_elem(bpf_map__fd(skel->maps.meta), &zero, &meta, BPF_ANY))
+	try(object_load(paths, &kernel, &meta, &object));
+	if (bpf_map_update_elem(object_map(object, MAP_META), &zero, &meta, BPF_ANY))
 		return error_errno(errno, "cannot write the collector's settings");
-	try(push_regions(skel, &meta));
-	try(pin(paths, skel, &meta));
+	try(push_regions(object, &meta));
+	try(object_pin(object, paths, NEW));
 	try(live_open_dir(paths, NEW, &live));
-	try(live_prepare(live, &devices));
+	try(live_make_ready(live, &devices));
 	try(live_adopt(live, &devices));
-	try(attach(paths, skel, &meta));
-	return live_diskstats_begin(live, &devices);
+	try(points_attach(live, false));
+	try(object_attached(object));
+	try(live_diskstats_begin(live, &devices, true));
+	return points_follow_devices(live, &devices);
 }
 
 static struct error *differs(const struct live *live, const struct live_settings *settings)
@@ -347,6 +181,9 @@ static struct error *differs(const struct live *live, const struct live_settings
 	if (meta->stamp != settings->stamp)
 		buf_printf(&what, "%s--stamp (%s)", what.len ? ", " : "",
 			   stamp_mode_names[meta->stamp]);
+	if (meta->bios != settings->bios)
+		buf_printf(&what, "%s--bios (%s)", what.len ? ", " : "",
+			   bios_mode_names[meta->bios]);
 	if (!what.len)
 		return NULL;
 	err = error_new(

@@ -70,3 +70,11 @@ const struct diskstats *diskstats_find(const struct diskstats *stats, unsigned i
 			return &stats[i];
 	return NULL;
 }
+
+bool diskstats_kept(const struct diskstats *stats)
+{
+	for (enum blk_op op = 0; op < OP_NR; op++)
+		if (stats->requests[op])
+			return true;
+	return false;
+}

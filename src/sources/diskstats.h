@@ -3,6 +3,7 @@
 #ifndef BLKHIST_SOURCES_DISKSTATS_H
 #define BLKHIST_SOURCES_DISKSTATS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "abi/abi.h"
@@ -12,6 +13,9 @@ struct diskstats {
 	uint32_t major, minor;
 	uint64_t requests[OP_NR];
 };
+
+/* Whether anything has been counted: some drivers without requests keep no statistics. */
+bool diskstats_kept(const struct diskstats *stats);
 
 /* Reads all lines; the caller frees *@ret. */
 struct error *diskstats_read(const char *root, struct diskstats **ret, unsigned int *n) must_check;

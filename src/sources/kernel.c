@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include "sources/kernel.h"
 
+#include <bpf/bpf.h>
 #include <bpf/btf.h>
 #include <errno.h>
 #include <linux/capability.h>
@@ -54,6 +55,28 @@ static int tracepoint_args(const struct btf *btf, const char *tracepoint)
 	return t && btf_is_func_proto(t) ? btf_vlen(t) - 1 : -1; /* less the private pointer */
 }
 
+/* Loads a program of one exchange: nothing in BTF says that BPF has it (since 5.12). */
+static bool has_exchange(void)
+{
+	const struct bpf_insn insns[] = {
+		{ .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0 },
+		{ .code = BPF_STX | BPF_MEM | BPF_DW,
+		  .dst_reg = BPF_REG_10,
+		  .src_reg = BPF_REG_0,
+		  .off = -8 },
+		{ .code = BPF_STX | BPF_ATOMIC | BPF_DW,
+		  .dst_reg = BPF_REG_10,
+		  .src_reg = BPF_REG_0,
+		  .off = -8,
+		  .imm = BPF_XCHG },
+		{ .code = BPF_JMP | BPF_EXIT },
+	};
+	cleanup_close int fd = bpf_prog_load(BPF_PROG_TYPE_SOCKET_FILTER, "blkhist_probe", "GPL",
+					     insns, ARRAY_SIZE(insns), NULL);
+
+	return fd >= 0;
+}
+
 static bool lockdown_confidentiality(const struct live_paths *paths)
 {
 	cleanup_free char *path = xasprintf("%s/sys/kernel/security/lockdown", paths->root);
@@ -100,15 +123,12 @@ struct error *kernel_facts_read(const struct live_paths *paths, struct kernel_fa
 	struct kernel_facts facts = {};
 	static const struct {
 		const char *name;
-		int args;
-	} points[] = { { "block_rq_issue", 1 },
-		       { "block_rq_complete", 3 },
-		       { "block_rq_requeue", 1 } };
-	static const struct {
-		const char *type, *member;
-	} fields[] = { { "block_device", "bd_device" },
-		       { "request", "mq_hctx" },
-		       { "request_queue", "disk" } };
+		int least, most;
+	} points[] = {
+		{ "block_rq_issue", 1, 1 },     { "block_rq_complete", 3, 3 },
+		{ "block_rq_requeue", 1, 1 },   { "block_bio_queue", 1, 2 },
+		{ "block_bio_complete", 2, 2 },
+	};
 
 	try(kernel_explain_refusal(paths, EPERM));
 	if (access(path, R_OK))
@@ -122,22 +142,18 @@ struct error *kernel_facts_read(const struct live_paths *paths, struct kernel_fa
 	for (size_t i = 0; i < ARRAY_SIZE(points); i++) {
 		int args = tracepoint_args(btf, points[i].name);
 
-		if (args != points[i].args)
+		if (args < points[i].least || args > points[i].most)
 			return error_new(
 				"this kernel is not supported: its tracepoint %s %s; blkhist "
-				"needs Linux 5.16 or newer",
+				"needs Linux 5.10.137, 5.11 or newer",
 				points[i].name, args < 0 ? "is missing" : "has other arguments");
 	}
-	for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
-		if (!has_member(btf, fields[i].type, fields[i].member))
-			return error_new(
-				"this kernel is not supported: its struct %s has no %s; blkhist "
-				"needs Linux 5.16 or newer",
-				fields[i].type, fields[i].member);
-
 	/* Macros before 6.11 and 6.12: 20 and 4, in include/linux/blkdev.h and blk-mq.h. */
 	facts.queue_flag_stats_bit = enumerator(btf, "QUEUE_FLAG_STATS", 20);
 	facts.rqf_flush_seq_bit = enumerator(btf, "__RQF_FLUSH_SEQ", 4);
+	facts.req_preflush_bit = enumerator(btf, "__REQ_PREFLUSH", 18);
+	facts.bio_queue_arg = (unsigned int)tracepoint_args(btf, "block_bio_queue") - 1;
+	facts.exchange = has_exchange();
 	/* 05b24ff9b2cf (6.2), which made this function global, began to skip nested runs. */
 	facts.skips_nested =
 		btf__find_by_name_kind(btf, "bpf_prog_inc_misses_counter", BTF_KIND_FUNC) > 0;

@@ -40,7 +40,7 @@ const struct meta *live_meta(const struct live *live)
 static struct error *open_map(struct live *live, enum pin_map map)
 {
 	cleanup_free char *path =
-		pins_path(&live->paths, "%s/maps/%s", live->dir, pin_map_names[map]);
+		pins_path(&live->paths, "%s/maps/%s", live->dir, pin_maps[map].name);
 	int fd = bpf_obj_get(path);
 
 	if (fd < 0) {
@@ -91,7 +91,7 @@ static struct error *read_meta(struct live *live)
 	memcpy(meta, value, sizeof(*meta));
 	if (meta->max_partitions > 1u << 16 || meta->hist_blocks > 1u << 16 ||
 	    meta->regions > 1u << REGION_INDEX_BITS || meta->stripes > STRIPES_MAX ||
-	    meta->stamp >= STAMP_NR || meta->stamp_used >= STAMP_NR)
+	    meta->stamp >= STAMP_NR || meta->stamp_used >= STAMP_NR || meta->bios >= BIOS_NR)
 		return error_new("the collector's settings are damaged; run: blkhist stop");
 	for (int i = 0; i < LADDER_KINDS; i++)
 		if (meta->ladders[i].n > SEEK_BOUNDS_MAX)
@@ -105,7 +105,7 @@ static struct error *map_table(struct live *live, enum pin_map map, size_t size,
 
 	if (p == MAP_FAILED)
 		return error_errno(errno, "cannot map the collector's table %s",
-				   pin_map_names[map]);
+				   pin_maps[map].name);
 	memcpy(ret, &p, sizeof(p));
 	return NULL;
 }
@@ -214,7 +214,7 @@ static struct error *align_ladders(struct live *live, const struct slots *slots,
 	return NULL;
 }
 
-struct error *live_prepare(struct live *live, const struct device_list *devices)
+struct error *live_make_ready(struct live *live, const struct device_list *devices)
 {
 	cleanup(slots_deinit) struct slots slots = {};
 
@@ -226,6 +226,12 @@ struct error *live_prepare(struct live *live, const struct device_list *devices)
 	try(align_ladders(live, &slots, devices));
 	try(pool_top_up(live));
 	return slots_unpin_stale(live);
+}
+
+struct error *live_prepare(struct live *live, const struct device_list *devices)
+{
+	try(live_make_ready(live, devices));
+	return points_follow_devices(live, devices);
 }
 
 struct error *live_adopt(struct live *live, const struct device_list *devices)
@@ -244,7 +250,7 @@ struct error *live_adopt(struct live *live, const struct device_list *devices)
 
 		for (enum blk_op op = 0; used && op < OP_NR; op++)
 			requests += used->requests[op];
-		if (!d->request_based || !disk || !requests)
+		if (!device_counted(live, d) || !disk || !requests)
 			continue;
 		try(slot_for_device(live, d, disk, &index));
 		room--;

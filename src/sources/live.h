@@ -22,9 +22,11 @@ struct live_settings {
 	const char *texts[LADDER_KINDS]; /* as given */
 	unsigned int kinds;
 	enum stamp_mode stamp;
+	enum bios_mode bios;
 };
 
 extern const char *const stamp_mode_names[STAMP_NR];
+extern const char *const bios_mode_names[BIOS_NR];
 extern const char *const ladder_names[LADDER_KINDS]; /* "time", "size", "seek" */
 
 /*
@@ -49,6 +51,9 @@ void live_close(struct live *live); /* NULL-safe */
 void live_closep(struct live **live);
 
 const struct meta *live_meta(const struct live *live);
+
+/* Whether a device is counted: those without requests can be left out (start --bios). */
+bool device_counted(const struct live *live, const struct device *device);
 
 /* Which histograms are meant. */
 struct live_selection {
@@ -88,6 +93,7 @@ struct live_status {
 	struct {
 		const char *program, *tracepoint;
 		bool attached;
+		unsigned int verified; /* instructions that the verifier looked at; 0: unknown */
 		uint64_t runs, run_ns; /* 0 unless kernel.bpf_stats_enabled */
 	} points[PROG_NR];
 };

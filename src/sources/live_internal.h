@@ -31,14 +31,25 @@ struct error *live_open_dir(const struct live_paths *paths, const char *dir,
  */
 struct error *live_prepare(struct live *live, const struct device_list *devices) must_check;
 
+/* All of live_prepare() but the attaching. */
+struct error *live_make_ready(struct live *live, const struct device_list *devices) must_check;
+
+/* Attaches what is not attached yet: the programs for requests, or those for bios. */
+struct error *points_attach(struct live *live, bool bios) must_check;
+bool point_attached(const struct live *live, enum pin_prog prog);
+/* Attaches the programs for bios, or detaches them, as the devices that are there demand. */
+struct error *points_follow_devices(struct live *live,
+				    const struct device_list *devices) must_check;
+
 /* Under the lock. Keeps spare counters ready: a part of live_prepare(). */
 struct error *pool_top_up(struct live *live) must_check;
 
 /* Makes counters for the devices that have been used since the machine booted. Under the lock. */
 struct error *live_adopt(struct live *live, const struct device_list *devices) must_check;
 
-/* Records /proc/diskstats as it was when the collector was attached. */
-struct error *live_diskstats_begin(struct live *live, const struct device_list *devices) must_check;
+/* Records /proc/diskstats as it was when devices with, or without, requests began to be counted. */
+struct error *live_diskstats_begin(struct live *live, const struct device_list *devices,
+				   bool request_based) must_check;
 
 /* The partitions in use, by index into hists. */
 struct slots {

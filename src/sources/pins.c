@@ -13,28 +13,34 @@
 
 #include "core/util.h"
 
-const char *const pin_map_names[MAP_NR] = {
-	[MAP_META] = "meta",
-	[MAP_HISTS] = "hists",
-	[MAP_RETIRED] = "retired",
-	[MAP_BASELINES] = "baselines",
-	[MAP_PARTS] = "parts",
-	[MAP_PART_IDS] = "part_ids",
-	[MAP_HINTS] = "hints",
-	[MAP_PART_POOL] = "part_pool",
-	[MAP_REGION_IDS] = "region_ids",
-	[MAP_REGION_POOL] = "region_pool",
-	[MAP_HEADS] = "heads",
-	[MAP_SLOTS] = "slots",
-	[MAP_LOSSES] = "losses",
-	[MAP_DISKSTATS] = "diskstats",
+const struct pin_map_info pin_maps[MAP_NR] = {
+	[MAP_META] = { "meta" },
+	[MAP_HISTS] = { "hists" },
+	[MAP_RETIRED] = { "retired" },
+	[MAP_BASELINES] = { "baselines" },
+	[MAP_PARTS] = { "parts", ".data.parts" },
+	[MAP_PART_IDS] = { "part_ids" },
+	[MAP_HINTS] = { "hints", ".data.hints" },
+	[MAP_PART_POOL] = { "part_pool" },
+	[MAP_REGION_IDS] = { "region_ids" },
+	[MAP_REGION_POOL] = { "region_pool" },
+	[MAP_HEADS] = { "heads" },
+	[MAP_SLOTS] = { "slots" },
+	[MAP_BIOS] = { "bios" },
+	[MAP_LOSSES] = { "losses" },
+	[MAP_DISKSTATS] = { "diskstats" },
 };
 
 const struct pin_prog_info pin_progs[PROG_NR] = {
-	[PROG_ISSUE] = { "block_rq_issue", "block_rq_issue" },
 	[PROG_COMPLETE] = { "block_rq_complete", "block_rq_complete" },
-	[PROG_COMPLETE_NESTED] = { "block_rq_complete_nested", "block_rq_complete" },
+	[PROG_COMPLETE_NESTED] = { "block_rq_complete_nested", "block_rq_complete",
+				   .nested = true },
 	[PROG_REQUEUE] = { "block_rq_requeue", "block_rq_requeue" },
+	[PROG_ISSUE] = { "block_rq_issue", "block_rq_issue" },
+	[PROG_BIO_COMPLETE] = { "block_bio_complete", "block_bio_complete", .bios = true },
+	[PROG_BIO_COMPLETE_NESTED] = { "block_bio_complete_nested", "block_bio_complete",
+				       .bios = true, .nested = true },
+	[PROG_BIO_QUEUE] = { "block_bio_queue", "block_bio_queue", .bios = true },
 };
 
 char *pins_path(const struct live_paths *paths, const char *fmt, ...)

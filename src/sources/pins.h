@@ -39,20 +39,35 @@ enum pin_map {
 	MAP_REGION_POOL,
 	MAP_HEADS,
 	MAP_SLOTS,
+	MAP_BIOS,
 	MAP_LOSSES,
 	MAP_DISKSTATS,
 	MAP_NR
 };
-extern const char *const pin_map_names[MAP_NR];
+extern const struct pin_map_info {
+	const char *name;   /* of the pin */
+	const char *object; /* in the BPF object, where it has another: a section of data */
+} pin_maps[MAP_NR];
 
 /*
  * In the order of attaching: an issue that is seen must have its completion seen. The second
  * completion program must run behind the first.
  */
-enum pin_prog { PROG_COMPLETE, PROG_COMPLETE_NESTED, PROG_REQUEUE, PROG_ISSUE, PROG_NR };
+enum pin_prog {
+	PROG_COMPLETE,
+	PROG_COMPLETE_NESTED,
+	PROG_REQUEUE,
+	PROG_ISSUE,
+	PROG_BIO_COMPLETE,
+	PROG_BIO_COMPLETE_NESTED,
+	PROG_BIO_QUEUE,
+	PROG_NR
+};
 extern const struct pin_prog_info {
 	const char *name;
 	const char *tracepoint;
+	bool bios;   /* for bios: attached while there is a device without requests */
+	bool nested; /* only for kernels that skip nested runs */
 } pin_progs[PROG_NR];
 
 /* The path of something below the collector's directory; the caller frees it. */

@@ -75,7 +75,7 @@ static struct error *pool_repair(struct live *live)
 	for (__u32 i = 1; i < live->meta.max_partitions; i++)
 		if (pool.maps[i] && !pool.used[i] && !pooled[i])
 			try(pool_push(live, i));
-	live->parts[0].dev = 0;
+	live->parts[0].changing = 0;
 	return NULL;
 }
 
@@ -86,7 +86,7 @@ struct error *pool_top_up(struct live *live)
 	struct ladder ladders[LADDER_KINDS];
 	unsigned int spare = 0;
 
-	if (live->parts[0].dev)
+	if (live->parts[0].changing)
 		try(pool_repair(live));
 	try(pool_read(live, &pool));
 	meta_ladders(&live->meta, ladders);
@@ -98,11 +98,11 @@ struct error *pool_top_up(struct live *live)
 
 		if (pool.used[i] || pool.maps[i])
 			continue;
-		live->parts[0].dev = POOL_CHANGES;
+		live->parts[0].changing = POOL_CHANGES;
 		try(slot_create(live, ladders, &fd));
 		try(slot_set(live, MAP_HISTS, i, fd));
 		try(pool_push(live, i));
-		live->parts[0].dev = 0;
+		live->parts[0].changing = 0;
 		spare++;
 	}
 	return NULL;
@@ -111,10 +111,10 @@ struct error *pool_top_up(struct live *live)
 /* Takes an index out of the pool, which stays marked as changing. */
 static bool pool_pop(struct live *live, __u32 *ret)
 {
-	live->parts[0].dev = POOL_CHANGES;
+	live->parts[0].changing = POOL_CHANGES;
 	if (!bpf_map_lookup_and_delete_elem(live->maps[MAP_PART_POOL], NULL, ret))
 		return true;
-	live->parts[0].dev = 0;
+	live->parts[0].changing = 0;
 	return false;
 }
 
@@ -140,9 +140,9 @@ struct error *slot_for_device(struct live *live, const struct device *device,
 	live->parts[id] = (struct part){
 		.key = key,
 		.disk_sysfs_id = device->disk_sysfs_id,
-		.dev = device->name.major << 20 | device->name.minor,
-		.disk_dev = disk->name.major << 20 | disk->name.minor,
+		.partno = device->partno,
 	};
+	memcpy(live->parts[id].disk, disk->name.disk, DISK_NAME_LEN - 1);
 	if (bpf_map_update_elem(known, &key, &id, BPF_NOEXIST)) {
 		/* The kernel was faster: the device has just had its first I/O. */
 		live->parts[id] = (struct part){};
@@ -151,7 +151,7 @@ struct error *slot_for_device(struct live *live, const struct device *device,
 			return error_errno(errno, "cannot find the counters of %s",
 					   device->name.disk);
 	}
-	live->parts[0].dev = 0;
+	live->parts[0].changing = 0;
 	*ret = id;
 	return NULL;
 }

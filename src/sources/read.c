@@ -52,7 +52,7 @@ static struct error *nested_runs(struct live *live, uint64_t *ret)
 		__u32 len = sizeof(info);
 
 		/* A skipped run of the second program matters only if the first was skipped too. */
-		if (prog == PROG_COMPLETE_NESTED)
+		if (pin_progs[prog].nested)
 			continue;
 		if (fd < 0 || bpf_obj_get_info_by_fd(fd, &info, &len))
 			return error_errno(errno, "cannot read the statistics of %s", path);

@@ -21,7 +21,7 @@ static struct error *outer_get(struct live *live, enum pin_map outer, unsigned i
 	__u32 key = index, id = 0;
 
 	if (bpf_map_lookup_elem(live->maps[outer], &key, &id) && errno != ENOENT)
-		return error_errno(errno, "cannot look into the map %s", pin_map_names[outer]);
+		return error_errno(errno, "cannot look into the map %s", pin_maps[outer].name);
 	*ret = id;
 	return NULL;
 }
@@ -60,7 +60,7 @@ struct error *slot_open(struct live *live, enum pin_map outer, unsigned int inde
 	}
 	return error_new("the pinned histogram %u of %s is missing; the collector's directory is "
 			 "damaged; run: blkhist stop",
-			 index, pin_map_names[outer]);
+			 index, pin_maps[outer].name);
 }
 
 struct error *slot_set(struct live *live, enum pin_map outer, unsigned int index, int fd)
@@ -77,7 +77,7 @@ struct error *slot_set(struct live *live, enum pin_map outer, unsigned int index
 	/* The kernel waits here until no program can still hold the old map. */
 	if (bpf_map_update_elem(live->maps[outer], &key, &value, BPF_ANY))
 		return error_errno(errno, "cannot set entry %u of the map %s", index,
-				   pin_map_names[outer]);
+				   pin_maps[outer].name);
 	if (!old || old == id || outer == MAP_HISTS)
 		return NULL; /* what hists held is still in retired */
 	old_path = inner_path(live, old);
@@ -97,7 +97,7 @@ struct error *slot_clear(struct live *live, enum pin_map outer, unsigned int ind
 		return NULL;
 	if (bpf_map_delete_elem(live->maps[outer], &key) && errno != ENOENT)
 		return error_errno(errno, "cannot clear entry %u of the map %s", index,
-				   pin_map_names[outer]);
+				   pin_maps[outer].name);
 	/* A retirement that did not happen leaves the same map in both. */
 	try(outer_get(live, MAP_HISTS, index, &current));
 	if (current == id)

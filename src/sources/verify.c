@@ -18,7 +18,11 @@
 #include "sources/inner.h"
 #include "sources/live_internal.h"
 
-/* Requests per operation of one device. */
+/*
+ * Requests per operation of one device, or bios of one without requests. Of bios that were
+ * submitted before the collector was attached only the completion is known (LOSS_EARLY), and
+ * diskstats has empty flushes as writes.
+ */
 struct tally {
 	uint64_t seen[OP_NR];
 	uint64_t unseen[OP_NR];
@@ -36,6 +40,23 @@ static void counts_deinit(struct counts *c)
 	c->tally = NULL;
 }
 
+static struct error *add_occupied_bios(struct live *live, uint64_t (*occupied)[OP_NR])
+{
+	__u64 key, *prev = NULL;
+	struct bio_slot slot;
+
+	/* Bios come and go meanwhile, so that the walk may begin anew: as many as there can be. */
+	for (unsigned int i = 0; i < 2 * BIO_SLOTS; i++) {
+		if (bpf_map_get_next_key(live->maps[MAP_BIOS], prev, &key))
+			return NULL;
+		prev = &key;
+		if (!bpf_map_lookup_elem(live->maps[MAP_BIOS], &key, &slot) &&
+		    slot.part < live->meta.max_partitions && slot.op < OP_NR)
+			occupied[slot.part][slot.op]++;
+	}
+	return NULL;
+}
+
 /* Occupied slots by partition and operation; the caller frees it. */
 static struct error *read_occupied(struct live *live, uint64_t (**ret)[OP_NR])
 {
@@ -51,8 +72,21 @@ static struct error *read_occupied(struct live *live, uint64_t (**ret)[OP_NR])
 	for (unsigned int i = 0; i < count; i++)
 		if (slots[i].issue_ns && slots[i].part < max && slots[i].op < OP_NR)
 			occupied[slots[i].part][slots[i].op]++;
+	try(add_occupied_bios(live, occupied));
 	*ret = take(occupied);
 	return NULL;
+}
+
+static void tally_add(struct tally *t, const struct image *im, const uint64_t occupied[OP_NR],
+		      bool bios)
+{
+	for (enum blk_op op = 0; op < OP_NR; op++) {
+		enum blk_op as = bios && op == OP_FLUSH ? OP_WRITE : op;
+
+		t->seen[as] += image_requests(im, op) + (bios ? image_loss(im, LOSS_EARLY, op) : 0);
+		t->unseen[as] += image_loss(im, LOSS_UNSEEN, op);
+		t->occupied[as] += occupied[op];
+	}
 }
 
 static struct error *counts_read(struct live *live, const struct device_list *devices,
@@ -79,11 +113,7 @@ static struct error *counts_read(struct live *live, const struct device_list *de
 
 			if (id != part->key.sysfs_id && id != part->disk_sysfs_id)
 				continue;
-			for (enum blk_op op = 0; op < OP_NR; op++) {
-				t->seen[op] += image_requests(&im, op);
-				t->unseen[op] += image_loss(&im, LOSS_UNSEEN, op);
-				t->occupied[op] += occupied[index][op];
-			}
+			tally_add(t, &im, occupied[index], !devices->devices[d].request_based);
 		}
 	}
 	*ret = counts;
@@ -122,7 +152,8 @@ static const struct diskstats *sample_stats(const struct sample *s, const struct
 #define BEGIN_SAMPLES 20
 
 /* A request that is counted by us but not yet by diskstats, at most one per CPU, is a few ns old. */
-struct error *live_diskstats_begin(struct live *live, const struct device_list *devices)
+struct error *live_diskstats_begin(struct live *live, const struct device_list *devices,
+				   bool request_based)
 {
 	cleanup_free struct diskstats_base *bases = xcalloc(devices->n, sizeof(*bases));
 
@@ -150,7 +181,8 @@ struct error *live_diskstats_begin(struct live *live, const struct device_list *
 	for (unsigned int d = 0; d < devices->n; d++) {
 		__u64 key = devices->devices[d].sysfs_id;
 
-		if (bpf_map_update_elem(live->maps[MAP_DISKSTATS], &key, &bases[d], BPF_ANY))
+		if (devices->devices[d].request_based == request_based &&
+		    bpf_map_update_elem(live->maps[MAP_DISKSTATS], &key, &bases[d], BPF_ANY))
 			return error_errno(errno, "cannot keep the counters of /proc/diskstats");
 	}
 	return NULL;
@@ -199,7 +231,10 @@ static struct error *verify_once(struct live *live, const struct device_list *de
 		bool idle = device_idle(live, device);
 		__u64 key = device->sysfs_id;
 
-		if (!device->request_based || !stats)
+		if (!stats || !(device->request_based || point_attached(live, PROG_BIO_QUEUE)))
+			continue;
+		/* Not all drivers without requests keep statistics. */
+		if (!device->request_based && !diskstats_kept(stats))
 			continue;
 		if (bpf_map_lookup_elem(live->maps[MAP_DISKSTATS], &key, &base) && errno != ENOENT)
 			return error_errno(errno,
@@ -278,6 +313,7 @@ static struct error *point_status(struct live *live, enum pin_prog prog, struct 
 	s->points[prog].program = name;
 	s->points[prog].tracepoint = pin_progs[prog].tracepoint;
 	s->points[prog].attached = link >= 0;
+	s->points[prog].verified = live->meta.verified[prog];
 	if (fd < 0)
 		return NULL;
 	if (bpf_obj_get_info_by_fd(fd, &info, &len))

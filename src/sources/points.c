@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Attaching: the programs are pinned, and so are the links that keep them at their tracepoints.
+ * Those for bios are attached while there is a device without requests, as every bio pays for them.
+ */
+#include <errno.h>
+#include <unistd.h>
+
+#include "core/util.h"
+#include "sources/live_internal.h"
+
+static char *link_path(const struct live *live, enum pin_prog prog)
+{
+	return pins_path(&live->paths, "%s/links/%s", live->dir, pin_progs[prog].name);
+}
+
+bool point_attached(const struct live *live, enum pin_prog prog)
+{
+	cleanup_free char *path = link_path(live, prog);
+
+	return !access(path, F_OK);
+}
+
+static struct error *attach(struct live *live, enum pin_prog prog)
+{
+	cleanup_free char *path =
+		pins_path(&live->paths, "%s/progs/%s", live->dir, pin_progs[prog].name);
+	cleanup_free char *to = link_path(live, prog);
+	cleanup_close int fd = bpf_obj_get(path);
+	cleanup_close int link = -1;
+
+	if (fd < 0)
+		return error_errno(errno, "cannot open %s", path);
+	link = bpf_raw_tracepoint_open(NULL, fd);
+	if (link < 0)
+		return error_errno(errno, "cannot attach to the tracepoint %s",
+				   pin_progs[prog].tracepoint);
+	if (bpf_obj_pin(link, to))
+		return error_errno(errno, "cannot pin %s", to);
+	return NULL;
+}
+
+struct error *points_attach(struct live *live, bool bios)
+{
+	for (enum pin_prog prog = 0; prog < PROG_NR; prog++) {
+		if (pin_progs[prog].bios != bios || point_attached(live, prog) ||
+		    (pin_progs[prog].nested && !live->meta.nested))
+			continue;
+		try(attach(live, prog));
+	}
+	return NULL;
+}
+
+/* Submissions first, so that none is remembered whose completion is not seen. */
+static struct error *detach_bios(struct live *live)
+{
+	for (int prog = PROG_NR - 1; prog >= 0; prog--) {
+		cleanup_free char *path = link_path(live, (enum pin_prog)prog);
+
+		if (pin_progs[prog].bios && unlink(path) && errno != ENOENT)
+			return error_errno(errno, "cannot remove %s", path);
+	}
+	return NULL;
+}
+
+bool device_counted(const struct live *live, const struct device *device)
+{
+	return device->request_based || live->meta.bios != BIOS_OFF;
+}
+
+struct error *points_follow_devices(struct live *live, const struct device_list *devices)
+{
+	bool wanted = live->meta.bios == BIOS_ON, attached = point_attached(live, PROG_BIO_QUEUE);
+
+	for (unsigned int i = 0; live->meta.bios == BIOS_AUTO && i < devices->n; i++)
+		wanted = wanted ||
+			 (!devices->devices[i].request_based && devices->devices[i].sectors);
+	if (wanted == attached)
+		return NULL;
+	if (!wanted)
+		return detach_bios(live);
+	try(points_attach(live, true));
+	return live_diskstats_begin(live, devices, false);
+}
