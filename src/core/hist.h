@@ -35,6 +35,11 @@ struct hist {
 	unsigned int n_cols, n_rows;
 	uint64_t *counts; /* [n_rows][n_cols], owned */
 	int64_t *sums;    /* [n_rows], owned; modulo 2^64 */
+	/*
+	 * Timed kinds: bytes of all requests of this operation that have ended, also of those that
+	 * have no usable time and so are in no cell; modulo 2^64.
+	 */
+	uint64_t bytes;
 };
 
 /* Sets columns and rows from the ladders, and allocates the counts as zeroes. */

@@ -135,6 +135,8 @@ static void histogram(struct buf *out, const struct hist *h)
 	json_key_u64(out, "count", hist_count(h));
 	json_key(out, "sum");
 	buf_i64(out, hist_sum(h));
+	if (!seek)
+		json_key_u64(out, "bytes", h->bytes);
 	buf_puts(out, "}");
 }
 

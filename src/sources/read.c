@@ -176,6 +176,9 @@ static void view_hist(const struct view *view, const struct device *device, enum
 		for (unsigned int col = 0; col < h->n_cols; col++)
 			hist_row(h, row)[col] = raw->cell[col] - (base ? base->cell[col] : 0);
 		h->sums[row] = (int64_t)(raw->cell[ROW_SUM] - (base ? base->cell[ROW_SUM] : 0));
+		if (kind != KIND_SEEK)
+			h->bytes += image_row(&view->raw, KIND_REQUEST, op, row)->cell[ROW_BYTES] -
+				    (base ? base->cell[ROW_BYTES] : 0);
 	}
 	reset = view->baseline.n_blocks ? *image_since(&view->baseline, kind, op) : 0;
 	h->since_ns = (int64_t)(reset ? reset : since);
