@@ -30,6 +30,11 @@ struct hist {
 	enum hist_kind kind;
 	enum blk_op op;   /* of no meaning for KIND_SEEK */
 	int64_t since_ns; /* CLOCK_REALTIME of the last reset or change of bounds */
+	/*
+	 * Which counters these are, for snapshot_delta(): the device as in struct device, and when
+	 * its own counters began, in any unit. 0 where a source does not tell them apart.
+	 */
+	uint64_t sysfs_id, diskseq, generation;
 	/* Columns and rows; shared by the histograms of a device, owned by the snapshot. */
 	const struct ladder *ladder, *sizes; /* sizes: NULL for KIND_SEEK, and for flush: no size */
 	unsigned int n_cols, n_rows;
