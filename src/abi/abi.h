@@ -53,6 +53,12 @@ enum hist_kind {
 
 #define ROW_CELLS 132
 #define ROW_SUM 131 /* the sum of all values counted in this row, exact, modulo 2^64 */
+/*
+ * In the first row of a block of a timed operation: bytes of the requests of that operation and
+ * row of sizes that have ended, exact, modulo 2^64; whatever kinds are collected, and whether or
+ * not a request had usable stamps. In a baseline every row has what its own kind was reset at.
+ */
+#define ROW_BYTES 130
 
 struct hist_row {
 	__u64 cell[ROW_CELLS];
@@ -290,7 +296,7 @@ ABI_SIZE(struct meta_ladder, LADDER_TEXT_MAX + 8 + 8 * SEEK_BOUNDS_MAX);
 ABI_SIZE(struct bio_slot, 32);
 ABI_SIZE(struct meta, 112 + 32 + 3 * sizeof(struct meta_ladder));
 ABI_SIZE(struct diskstats_base, 64);
-_Static_assert(SEEK_BOUNDS_MAX + 1 <= ROW_SUM && TIME_BOUNDS_MAX + 1 <= ROW_SUM,
+_Static_assert(SEEK_BOUNDS_MAX + 1 <= ROW_BYTES && TIME_BOUNDS_MAX + 1 <= ROW_BYTES,
 	       "a row holds any ladder");
 _Static_assert(HDR_CARRY_LOSSES + PART_LOSS_NR * OP_NR <= ROW_CELLS, "the header fits");
 _Static_assert(PART_LOSS_NR *OP_NR <= ROW_CELLS, "the losses fit");

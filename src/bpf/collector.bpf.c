@@ -452,6 +452,7 @@ struct completion {
 	__s64 seek;
 	__u32 kinds; /* bit per kind that is to be counted now */
 	__u32 part, op, len;
+	__u32 bytes; /* len, at the one completion that ends the request; else 0 */
 };
 
 /* A loop over the kinds, as code that runs once per I/O is fetched from far: less of it is faster. */
@@ -483,6 +484,7 @@ static __always_inline void count_completion(const struct completion *c)
 		if (kinds & (1u << kind))
 			row_add(&block->row[kind],
 				bucket_time(&hdr->row[ROW_TIME_BOUNDS], c->ns[kind]), c->ns[kind]);
+	__sync_fetch_and_add(&block->row[KIND_REQUEST].cell[ROW_BYTES], c->bytes);
 	if (!(kinds & (1u << KIND_SEEK)) || c->seek == SEEK_NONE)
 		return;
 	block = block_at(hist, stripe);
@@ -536,6 +538,7 @@ static __noinline int complete_rare(struct request *rq, struct slot *slot, __u64
 		.seek = SEEK_NONE,
 	};
 	__u32 loss = PART_LOSS_NR;
+	bool ends = true;
 
 	if (slot_holds(slot, rq)) {
 		issue = slot->issue_ns;
@@ -555,6 +558,7 @@ static __noinline int complete_rare(struct request *rq, struct slot *slot, __u64
 		if (rq->rq_flags & (1u << settings.rqf_flush_seq_bit) && c.op != OP_FLUSH) {
 			slot->bytes = c.len;
 			c.kinds &= ~(1u << KIND_REQUEST);
+			ends = false;
 		}
 		if (!issue)
 			loss = LOSS_NO_ISSUE;
@@ -578,6 +582,7 @@ static __noinline int complete_rare(struct request *rq, struct slot *slot, __u64
 	c.ns[KIND_REQUEST] = now - start;
 	c.ns[KIND_SERVICE] = now - issue;
 	c.ns[KIND_QUEUE] = issue - start;
+	c.bytes = ends ? c.len : 0;
 	count_completion(&c);
 	return 0;
 }
@@ -610,6 +615,7 @@ static __always_inline int complete(struct request *rq, __u32 nr_bytes, __u64 no
 
 	c.op = op_group(op);
 	c.part = slot->part;
+	c.bytes = c.len;
 	c.kinds = ALL_KINDS;
 	c.seek = slot->seek;
 	c.ns[KIND_REQUEST] = now - start;

@@ -24,7 +24,8 @@ struct command {
 	size_t settings_size;
 };
 
-extern const struct command cmd_start, cmd_stop, cmd_status, cmd_show, cmd_reset, cmd_buckets;
+extern const struct command cmd_start, cmd_stop, cmd_status, cmd_show, cmd_reset, cmd_buckets,
+	cmd_watch;
 
 /* The running system. */
 extern const struct live_paths system_paths;

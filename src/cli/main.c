@@ -9,7 +9,7 @@
 #include "core/util.h"
 
 static const struct command *const commands[] = {
-	&cmd_start, &cmd_stop, &cmd_status, &cmd_show, &cmd_reset, &cmd_buckets,
+	&cmd_start, &cmd_stop, &cmd_status, &cmd_show, &cmd_watch, &cmd_reset, &cmd_buckets,
 };
 
 static const struct command *find(const char *name)

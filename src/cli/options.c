@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/buf.h"
 #include "core/util.h"
 
 #define OPTIONS_MAX 16
@@ -91,10 +90,16 @@ struct error *options_parse(const struct command_syntax *syntax, int argc, char 
 
 void options_help(const char *command, const struct command_syntax *syntax)
 {
+	cleanup(buf_deinit) struct buf tables = {};
+
 	printf("Usage: blkhist %s%s%s\n\n%s\n", command, *syntax->usage ? " " : "", syntax->usage,
 	       syntax->summary);
 	if (syntax->details)
 		printf("\n%s\n", syntax->details);
+	if (syntax->tables) {
+		syntax->tables(&tables);
+		printf("\n%s", tables.str);
+	}
 	printf("\nOptions:\n");
 	for (const struct option_spec *spec = syntax->options; spec->name; spec++) {
 		cleanup_free char *left =

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "core/buf.h"
 #include "core/error.h"
 
 enum option_type {
@@ -32,9 +33,10 @@ struct operands {
 
 /* What the command line of a command looks like. The table ends with a NULL name. */
 struct command_syntax {
-	const char *usage;   /* behind the command's name: "[NAME...]" */
-	const char *summary; /* one sentence */
-	const char *details; /* more of them, or NULL */
+	const char *usage;               /* behind the command's name: "[NAME...]" */
+	const char *summary;             /* one sentence */
+	const char *details;             /* more of them, or NULL */
+	void (*tables)(struct buf *out); /* appends what --help prints of tables, or NULL */
 	const struct option_spec *options;
 	int max_operands; /* -1: any number */
 };

@@ -81,6 +81,7 @@ void hist_merge(struct hist *dst, const struct hist *src)
 		dst->counts[i] += src->counts[i];
 	for (unsigned int i = 0; i < dst->n_rows; i++)
 		dst->sums[i] = (int64_t)((uint64_t)dst->sums[i] + (uint64_t)src->sums[i]);
+	dst->bytes += src->bytes;
 }
 
 void hist_subtract(struct hist *dst, const struct hist *src)
@@ -90,6 +91,7 @@ void hist_subtract(struct hist *dst, const struct hist *src)
 		dst->counts[i] -= src->counts[i];
 	for (unsigned int i = 0; i < dst->n_rows; i++)
 		dst->sums[i] = (int64_t)((uint64_t)dst->sums[i] - (uint64_t)src->sums[i]);
+	dst->bytes -= src->bytes;
 }
 
 int hist_quantile(const uint64_t *counts, unsigned int n, unsigned int permille)

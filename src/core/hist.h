@@ -30,11 +30,21 @@ struct hist {
 	enum hist_kind kind;
 	enum blk_op op;   /* of no meaning for KIND_SEEK */
 	int64_t since_ns; /* CLOCK_REALTIME of the last reset or change of bounds */
+	/*
+	 * Which counters these are, for snapshot_delta(): the device as in struct device, and when
+	 * its own counters began, in any unit. 0 where a source does not tell them apart.
+	 */
+	uint64_t sysfs_id, diskseq, generation;
 	/* Columns and rows; shared by the histograms of a device, owned by the snapshot. */
 	const struct ladder *ladder, *sizes; /* sizes: NULL for KIND_SEEK, and for flush: no size */
 	unsigned int n_cols, n_rows;
 	uint64_t *counts; /* [n_rows][n_cols], owned */
 	int64_t *sums;    /* [n_rows], owned; modulo 2^64 */
+	/*
+	 * Timed kinds: bytes of all requests of this operation that have ended, also of those that
+	 * have no usable time and so are in no cell; modulo 2^64.
+	 */
+	uint64_t bytes;
 };
 
 /* Sets columns and rows from the ladders, and allocates the counts as zeroes. */

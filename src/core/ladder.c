@@ -233,6 +233,13 @@ unsigned int ladder_bucket(const struct ladder *l, int64_t value)
 	return lo;
 }
 
+bool ladder_zero_alone(const struct ladder *l)
+{
+	unsigned int zero = ladder_bucket(l, 0);
+
+	return zero && zero < l->n && l->bound[zero] == 0 && l->bound[zero - 1] == -1;
+}
+
 bool ladder_equal(const struct ladder *a, const struct ladder *b)
 {
 	return a->dim == b->dim && a->n == b->n &&

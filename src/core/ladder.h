@@ -43,6 +43,9 @@ unsigned int ladder_max(enum dimension dim);
 /* The bucket of @value: 0 .. n, n being +inf. The same rule as in the kernel. */
 unsigned int ladder_bucket(const struct ladder *l, int64_t value);
 
+/* Whether the bucket of 0 holds nothing but 0: -1 and 0 are bounds. */
+bool ladder_zero_alone(const struct ladder *l);
+
 bool ladder_equal(const struct ladder *a, const struct ladder *b);
 
 /* A list that ladder_parse() reads back to an equal ladder. The caller frees it. */

@@ -80,6 +80,19 @@ void json_losses(struct buf *out, const struct snapshot *snap)
 	buf_puts(out, "}");
 }
 
+void json_device(struct buf *out, const struct device_name *name)
+{
+	json_key_string(out, "device", name->disk);
+	if (name->partition[0]) {
+		json_key_string(out, "partition", name->partition);
+	} else {
+		json_key(out, "partition");
+		buf_puts(out, "null");
+	}
+	json_key_u64(out, "major", name->major);
+	json_key_u64(out, "minor", name->minor);
+}
+
 static void counts(struct buf *out, const uint64_t *row, unsigned int n)
 {
 	buf_puts(out, "[");
@@ -98,15 +111,7 @@ static void histogram(struct buf *out, const struct hist *h)
 
 	json_element(out);
 	buf_puts(out, "{");
-	json_key_string(out, "device", h->name.disk);
-	if (h->name.partition[0]) {
-		json_key_string(out, "partition", h->name.partition);
-	} else {
-		json_key(out, "partition");
-		buf_puts(out, "null");
-	}
-	json_key_u64(out, "major", h->name.major);
-	json_key_u64(out, "minor", h->name.minor);
+	json_device(out, &h->name);
 	json_key_string(out, "kind", hist_kind_names[h->kind]);
 	json_key_string(out, "op", seek ? "all" : blk_op_names[h->op]);
 	json_time(out, "since", h->since_ns);
@@ -135,6 +140,8 @@ static void histogram(struct buf *out, const struct hist *h)
 	json_key_u64(out, "count", hist_count(h));
 	json_key(out, "sum");
 	buf_i64(out, hist_sum(h));
+	if (!seek)
+		json_key_u64(out, "bytes", h->bytes);
 	buf_puts(out, "}");
 }
 

@@ -24,6 +24,8 @@ void json_key_bool(struct buf *out, const char *name, bool value);
 /* An element of an array is to follow. */
 void json_element(struct buf *out);
 void json_losses(struct buf *out, const struct snapshot *snap);
+/* The keys that say which device something is of. */
+void json_device(struct buf *out, const struct device_name *name);
 /* ,"bounds":[...] under the given name. */
 void json_bounds(struct buf *out, const char *name, const struct ladder *l);
 void json_time(struct buf *out, const char *name, int64_t realtime_ns);

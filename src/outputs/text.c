@@ -185,7 +185,6 @@ static void seek(const struct hist *h, struct buf *out)
 	const struct ladder *l = h->ladder;
 	const uint64_t *n = hist_row(h, 0);
 	unsigned int zero = ladder_bucket(l, 0);
-	bool exact = zero < l->n && l->bound[zero] == 0 && zero && l->bound[zero - 1] == -1;
 	uint64_t backward = 0, forward = 0, most = 0, total = hist_count(h);
 	struct range cols = used_cols(h);
 	struct hist_stats s;
@@ -206,7 +205,7 @@ static void seek(const struct hist *h, struct buf *out)
 	}
 	hist_stats(h, 0, 1, &s);
 	buf_puts(out, "\n");
-	if (exact)
+	if (ladder_zero_alone(l))
 		share(out, "sequential", n[zero], total);
 	else
 		share(out, "within the bucket of 0", n[zero], total);

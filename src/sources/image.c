@@ -169,8 +169,14 @@ void image_add(struct image *dst, const struct image *src)
 
 void image_set_hist(struct image *dst, const struct image *src, enum hist_kind kind, enum blk_op op)
 {
-	for (unsigned int row = 0; row < image_rows(src, kind, op); row++)
-		*image_row(dst, kind, op, row) = *image_row(src, kind, op, row);
+	for (unsigned int row = 0; row < image_rows(src, kind, op); row++) {
+		struct hist_row *to = image_row(dst, kind, op, row);
+
+		*to = *image_row(src, kind, op, row);
+		if (kind != KIND_SEEK)
+			to->cell[ROW_BYTES] =
+				image_row(src, KIND_REQUEST, op, row)->cell[ROW_BYTES];
+	}
 }
 
 __u64 image_requests(const struct image *im, enum blk_op op)
@@ -179,7 +185,7 @@ __u64 image_requests(const struct image *im, enum blk_op op)
 	__u64 n = h[HDR_CARRY_REQUESTS + op] + image_losses(im)[LOSS_NO_START * OP_NR + op];
 
 	for (unsigned int size = 0; size < image_rows(im, KIND_REQUEST, op); size++)
-		for (unsigned int i = 0; i < ROW_SUM; i++)
+		for (unsigned int i = 0; i <= TIME_BOUNDS_MAX; i++)
 			n += image_row(im, KIND_REQUEST, op, size)->cell[i];
 	return n;
 }

@@ -56,7 +56,7 @@ bool image_same_ladders(const struct image *a, const struct image *b);
 
 /* dst += src, dst -= src, cell by cell, losses included; the ladders must be equal. */
 void image_add(struct image *dst, const struct image *src);
-/* Replaces one histogram of @dst by that of @src. */
+/* Replaces one histogram of @dst, a baseline, by that of @src, counters. */
 void image_set_hist(struct image *dst, const struct image *src, enum hist_kind kind,
 		    enum blk_op op);
 

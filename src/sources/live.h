@@ -60,11 +60,14 @@ struct live_selection {
 	const struct device *const *devices; /* disks mean their partitions too; n_devices 0: all */
 	unsigned int n_devices;
 	unsigned int kinds, ops; /* masks; seek does not have an operation, and is taken with any */
+	bool alone; /* disks do not mean their partitions; n_devices 0: all whole disks */
+	bool raw;   /* for live_read(): the counters as they are, whatever was reset */
 };
 
 /*
- * Reads the selected histograms as a person sees them, less what was reset, with all losses. Those
- * that have counted nothing, and those of devices that are not in @devices any more, are left out.
+ * Reads the selected histograms as a person sees them, less what was reset (unless they are to be
+ * raw), with all losses. Those that have counted nothing, and those of devices that are not in
+ * @devices any more, are left out.
  */
 struct error *live_read(struct live *live, const struct device_list *devices,
 			const struct live_selection *selection, struct snapshot *ret) must_check;

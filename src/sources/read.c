@@ -14,6 +14,7 @@ static struct snapshot snapshot_now(const struct live *live)
 		.source = "live",
 		.since_ns = (int64_t)live->meta.since_realtime_ns,
 		.time_ns = clock_ns(CLOCK_REALTIME),
+		.clock_ns = clock_ns(CLOCK_MONOTONIC),
 	};
 }
 
@@ -36,6 +37,10 @@ static const struct {
 	[LOSS_NO_SLOT] = { "no_slot", "issues without a request slot: counted as no_issue later" },
 	[LOSS_RECOVERED] = { "recovered", "skipped runs made good by the second program; nothing is lost" },
 };
+
+/* Bits of what normal operation brings. */
+#define USUAL_PART_LOSSES (1u << LOSS_UNISSUED)
+#define USUAL_GLOBAL_LOSSES (1u << LOSS_PASSTHROUGH | 1u << LOSS_RECOVERED)
 
 /*
  * Runs that the kernel skipped, as the program would have interrupted itself. Those of completions
@@ -84,9 +89,11 @@ static struct error *add_losses(struct live *live, const struct slots *slots, ui
 		"program runs that the kernel skipped; completions missed so are in unseen",
 		nested);
 	for (unsigned int c = 0; c < GLOBAL_LOSS_NR; c++)
-		snapshot_add_loss(snap, global_losses[c].name, global_losses[c].help, global[c]);
+		snapshot_add_loss(snap, global_losses[c].name, global_losses[c].help, global[c])
+			->usual = USUAL_GLOBAL_LOSSES >> c & 1;
 	for (unsigned int c = 0; c < PART_LOSS_NR; c++)
-		snapshot_add_loss(snap, part_losses[c].name, part_losses[c].help, part[c]);
+		snapshot_add_loss(snap, part_losses[c].name, part_losses[c].help, part[c])->usual =
+			USUAL_PART_LOSSES >> c & 1;
 	snapshot_add_loss(
 		snap, "other_ladder",
 		"requests of partitions that do not have their disk's ladders yet: in the "
@@ -103,6 +110,8 @@ struct view {
 	unsigned int index; /* where its baseline is; 0: a disk without I/O of its own */
 	struct image raw, baseline;
 	uint64_t other_ladder;
+	uint64_t generation; /* of its own counters; 0: none */
+	bool as_counted;     /* without baseline; what has bytes but no usable time is kept */
 };
 
 static void view_deinit(struct view *v)
@@ -125,6 +134,8 @@ static struct error *view_read(struct live *live, const struct slots *slots,
 		view->index = slots->slot[i].index;
 		try(slot_image(live, MAP_HISTS, view->index, &view->raw));
 		try(slot_image(live, MAP_BASELINES, view->index, &view->baseline));
+		if (view->raw.n_blocks)
+			view->generation = image_header(&view->raw)[HDR_EPOCH];
 	}
 	for (unsigned int i = 0; whole && i < slots->n; i++) {
 		const struct part *part = &slots->slot[i].part;
@@ -148,7 +159,8 @@ static struct error *view_read(struct live *live, const struct slots *slots,
 	}
 	/* A baseline of an earlier generation is void. */
 	if (view->baseline.n_blocks &&
-	    (!view->raw.n_blocks || view->baseline.n_blocks != view->raw.n_blocks ||
+	    (view->as_counted || !view->raw.n_blocks ||
+	     view->baseline.n_blocks != view->raw.n_blocks ||
 	     image_header(&view->baseline)[HDR_EPOCH] != image_header(&view->raw)[HDR_EPOCH]))
 		image_deinit(&view->baseline);
 	return NULL;
@@ -164,6 +176,9 @@ static void view_hist(const struct view *view, const struct device *device, enum
 	struct hist *h = snapshot_add(snap);
 
 	h->name = device->name;
+	h->sysfs_id = device->sysfs_id;
+	h->diskseq = device->diskseq;
+	h->generation = view->generation;
 	h->kind = kind;
 	h->op = op;
 	hist_init(h, snapshot_ladder(snap, &ladder),
@@ -176,10 +191,13 @@ static void view_hist(const struct view *view, const struct device *device, enum
 		for (unsigned int col = 0; col < h->n_cols; col++)
 			hist_row(h, row)[col] = raw->cell[col] - (base ? base->cell[col] : 0);
 		h->sums[row] = (int64_t)(raw->cell[ROW_SUM] - (base ? base->cell[ROW_SUM] : 0));
+		if (kind != KIND_SEEK)
+			h->bytes += image_row(&view->raw, KIND_REQUEST, op, row)->cell[ROW_BYTES] -
+				    (base ? base->cell[ROW_BYTES] : 0);
 	}
 	reset = view->baseline.n_blocks ? *image_since(&view->baseline, kind, op) : 0;
 	h->since_ns = (int64_t)(reset ? reset : since);
-	if (!hist_count(h)) {
+	if (!hist_count(h) && !(view->as_counted && h->bytes)) {
 		hist_deinit(h);
 		snap->n_hists--;
 	}
@@ -189,9 +207,9 @@ static bool selected(const struct live_selection *sel, const struct device *devi
 {
 	for (unsigned int i = 0; i < sel->n_devices; i++)
 		if (sel->devices[i]->sysfs_id == device->sysfs_id ||
-		    sel->devices[i]->sysfs_id == device->disk_sysfs_id)
+		    (!sel->alone && sel->devices[i]->sysfs_id == device->disk_sysfs_id))
 			return true;
-	return !sel->n_devices;
+	return !sel->n_devices && (!sel->alone || device->sysfs_id == device->disk_sysfs_id);
 }
 
 /* Calls @stmt for every selected kind and operation; seek has no operation. */
@@ -211,7 +229,7 @@ struct error *live_read(struct live *live, const struct device_list *devices,
 	try(slots_read(live, &slots));
 	for (unsigned int i = 0; i < devices->n; i++) {
 		const struct device *device = &devices->devices[i];
-		cleanup(view_deinit) struct view view = {};
+		cleanup(view_deinit) struct view view = { .as_counted = sel->raw };
 
 		if (!selected(sel, device))
 			continue;

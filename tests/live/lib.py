@@ -212,6 +212,7 @@ class Hist:
         self.data = data
         self.count = data['count'] if data else 0
         self.sum = data['sum'] if data else 0
+        self.bytes = data.get('bytes') if data else 0
         if data and data['kind'] == 'seek':
             self.cells = [data['counts']]
             self.sums = [data['sum']]
@@ -252,6 +253,10 @@ class Snapshot:
 
     def get(self, name, kind, op='all'):
         return self.hists.get((name, kind, op), Hist())
+
+    def bytes(self, name, kind='request'):
+        """Their bytes, by operation."""
+        return {op: n for op, n in ((op, self.get(name, kind, op).bytes) for op in OPS) if n}
 
     def names(self):
         return {name for name, _, _ in self.hists}
@@ -305,17 +310,24 @@ def row_bound(bounds, value):
 
 # Words of a line in /proc/diskstats behind the name: reads, writes, discards, flushes completed.
 DISKSTATS = {'read': 0, 'write': 4, 'discard': 11, 'flush': 15}
+DISKSTATS_SECTORS = {'read': 2, 'write': 6, 'discard': 13}
 
 
-def diskstats(*names):
-    """Requests by name and operation."""
+def diskstats(*names, columns=None):
+    """Requests by name and operation; or what other columns have."""
+    columns = columns or DISKSTATS
     ret = {}
     with open('/proc/diskstats') as f:
         for line in f:
             _, _, name, *words = line.split()
             if name in names:
-                ret[name] = {op: int(words[i]) for op, i in DISKSTATS.items() if i < len(words)}
+                ret[name] = {op: int(words[i]) for op, i in columns.items() if i < len(words)}
     return ret
+
+
+def diskstats_bytes(*names):
+    return {name: {op: 512 * n for op, n in of.items()}
+            for name, of in diskstats(*names, columns=DISKSTATS_SECTORS).items()}
 
 
 def difference(after, before):
@@ -555,12 +567,14 @@ class Fio:
         # Between the braces: fio also prints remarks to stdout.
         jobs = json.loads(out[out.index('{'):])['jobs'] if '{' in out else []
         assert jobs and not any(j['error'] for j in jobs), f'fio: {out}{err}'
-        counts = {}
+        counts, self.bytes = {}, {}
         for job in jobs:
             name = os.path.basename(job['job options'].get('filename', 'all'))
             of_name = counts.setdefault(name, dict.fromkeys(OPS, 0))
             for op, fio_op in (('read', 'read'), ('write', 'write'), ('discard', 'trim'), ('flush', 'sync')):
                 of_name[op] += job[fio_op]['total_ios']
+                key = name, op
+                self.bytes[key] = self.bytes.get(key, 0) + job[fio_op].get('io_bytes', 0)
         self.jobs = jobs
         return {name: {op: n for op, n in of.items() if n} for name, of in counts.items()}
 

@@ -110,6 +110,39 @@ def forced_writes_keep_their_size(env):
 
 
 @test
+def bytes_are_exact(env):
+    """Whatever is collected and however a request ends, each counts once; a reset is of one kind."""
+    loop = env.loop()
+    disk = env.disk(loop.path)
+    for args, kinds in (((), TIMED), (('--kinds', 'service,seek'), ('service',)), (('--kinds', 'queue'), ('queue',))):
+        env.start(*args)
+        for i, size in enumerate(SIZES):
+            disk.read(i * MIB, size)
+        for i in range(5):  # in two steps: data, then flush
+            os.pwritev(disk.fd, [memoryview(disk.buffer)[:64 * KIB]], i * MIB, os.RWF_DSYNC)
+        disk.discard(0, 8 * MIB)
+        disk.flush()
+        expected = {'read': sum(SIZES), 'write': 5 * 64 * KIB, 'discard': 8 * MIB}
+        for kind in kinds:
+            equal(show(loop.name).bytes(loop.name, kind), expected, f'{args}: {kind}')
+    env.start()
+    disk.read(0, 64 * KIB)
+    disk.write(0, 16 * KIB)
+    blkhist('reset', '-k', 'service', '-o', 'read', loop.name)
+    disk.read(0, 4 * KIB)
+    snapshot = show(loop.name)
+    equal(snapshot.bytes(loop.name, 'service'), {'read': 4 * KIB, 'write': 16 * KIB}, 'reset')
+    for kind in ('request', 'queue'):
+        equal(snapshot.bytes(loop.name, kind), {'read': 68 * KIB, 'write': 16 * KIB}, 'not reset')
+    blkhist('reset', loop.name)
+    loop.queue('iostats', 0)  # there may be no start stamp then, so no request time
+    for i in range(3):
+        disk.read(i * MIB, 8 * KIB)
+        os.pwritev(disk.fd, [memoryview(disk.buffer)[:64 * KIB]], i * MIB, os.RWF_DSYNC)
+    equal(show(loop.name).bytes(loop.name, 'service'), {'read': 24 * KIB, 'write': 192 * KIB}, 'iostats off')
+
+
+@test
 def every_time_ladder_and_kind_works(env):
     """Few bounds, and the most that are possible; only some kinds."""
     loop = env.loop()

@@ -5,7 +5,7 @@ import os
 import shutil
 import time
 
-from lib import (KIB, MIB, TIMED, Skip, between, difference, diskstats, equal, main, show, test, unseen, verify)
+from lib import (KIB, MIB, TIMED, Skip, between, difference, diskstats, diskstats_bytes, equal, main, show, test, unseen, verify)
 
 # Loads of one device: name, options. The numbers are such that all of them together take seconds.
 LOADS = (
@@ -44,12 +44,27 @@ def check(snapshot, names, before, after, fio):
         equal(snapshot.losses[loss], 0, f'loss {loss}')
 
 
+def check_bytes(snapshot, names, rise, fio):
+    """As diskstats and fio have them; in every kind, and nothing for a flush."""
+    for name in names:
+        equal(difference(rise[name], {}), {op: n for op in ('read', 'write', 'discard') if (n := sum(
+            b for key, b in fio.bytes.items() if key[1] == op and name in (key[0], names[0])))},
+              f'{name}: bytes in diskstats and by fio')
+        if unseen(name):
+            continue  # how many bytes these had is not known
+        for kind in TIMED:
+            equal(snapshot.bytes(name, kind), difference(rise[name], {}), f'{name}: bytes, {kind}')
+
+
 def run_load(env, loop, names, jobs, **options):
     """Without merging, so that what fio submits is what the device gets."""
     loop.queue('nomerges', 2)
-    before = diskstats(*names)
-    fio = env.fio(*jobs, **options).result()
-    check(show(loop.name), names, before, diskstats(*names), fio)
+    before, bytes_before = diskstats(*names), diskstats_bytes(*names)
+    fio = env.fio(*jobs, **options)
+    counts, snapshot = fio.result(), show(loop.name)
+    check(snapshot, names, before, diskstats(*names), counts)
+    after = diskstats_bytes(*names)
+    check_bytes(snapshot, names, {n: difference(after[n], bytes_before[n]) for n in names}, fio)
     verify(*names)
 
 
@@ -92,7 +107,7 @@ def merging_and_splitting(env):
     loop = env.loop()
     loop.queue('max_sectors_kb', 64)
     env.start()
-    before = diskstats(loop.name)
+    before, bytes_before = diskstats(loop.name), diskstats_bytes(loop.name)
     fio = env.fio(dict(filename=loop.path, rw='write', bs='4k', iodepth=64, iodepth_batch=32),
                   dict(filename=loop.path, rw='read', bs='512k', iodepth=2), size=loop.size)
     counts = fio.result()[loop.name]
@@ -102,6 +117,8 @@ def merging_and_splitting(env):
     equal(snapshot.get(loop.name, 'service', 'read').by_size(),
           {64 * KIB: snapshot.counts(loop.name)['read']}, 'their size')
     assert rise['write'] < counts['write'], 'nothing was merged'
+    check_bytes(snapshot, [loop.name], {loop.name: difference(diskstats_bytes(loop.name)[loop.name],
+                                                              bytes_before[loop.name])}, fio)
     verify(loop.name)
 
 

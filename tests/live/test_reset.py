@@ -101,8 +101,9 @@ def only_what_is_selected_is_reset(env):
         before = show(loop.name)
         printed = reset_print(*args)
         after = show(loop.name)
-        equal({k: h.data['counts'] for k, h in printed.hists.items()},
-              {k: h.data['counts'] for k, h in before.hists.items() if gone(k)}, f'printed by reset {args}')
+        equal({k: (h.data['counts'], h.bytes) for k, h in printed.hists.items()},
+              {k: (h.data['counts'], h.bytes) for k, h in before.hists.items() if gone(k)},
+              f'printed by reset {args}')
         equal({k: h.data for k, h in after.hists.items()},
               {k: h.data for k, h in before.hists.items() if not gone(k)}, f'left by reset {args}')
     verify(loop.name, p1, p2)

@@ -23,6 +23,7 @@ static struct hist random_hist(uint64_t *seed, const struct fixture *f)
 		h.counts[i] = random_u64(seed);
 	for (unsigned int i = 0; i < h.n_rows; i++)
 		h.sums[i] = (int64_t)random_u64(seed);
+	h.bytes = random_u64(seed);
 	return h;
 }
 
@@ -67,6 +68,7 @@ static void assert_same(const struct hist *a, const struct hist *b)
 	assert_true(hist_same_shape(a, b));
 	assert_memory_equal(a->counts, b->counts, sizeof(*a->counts) * a->n_rows * a->n_cols);
 	assert_memory_equal(a->sums, b->sums, sizeof(*a->sums) * a->n_rows);
+	assert_true(a->bytes == b->bytes);
 }
 
 static void init(void **state)

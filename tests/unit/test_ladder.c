@@ -156,6 +156,33 @@ static void default_seek(void **state)
 	assert_true(ladder_equal(&l, &unranged));
 }
 
+static void zero_alone(void **state)
+{
+	static const struct {
+		const char *spec;
+		bool alone;
+	} cases[] = { { "log2", true },
+		      { "-1,0", true },
+		      { "-1,0,1", true },
+		      { "-8,-1,0", true },
+		      { "0", false },
+		      { "0,1", false },
+		      { "-2,0", false },
+		      { "-1,1", false },
+		      { "-1", false },
+		      { "1", false },
+		      { "linear:8,8..64", false },
+		      { "125,1..1000", true } };
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct ladder l;
+
+		assert_ok(ladder_parse(DIM_SECTORS, cases[i].spec, &l));
+		assert_int_equal(ladder_zero_alone(&l), cases[i].alone);
+	}
+}
+
 /*
  * 1 s * 2^(i/2^N) in whole ns, by a way of its own: long double, and from square roots, since 2^N
  * is a power of two itself.
@@ -642,6 +669,7 @@ int main(void)
 		cmocka_unit_test(default_time),
 		cmocka_unit_test(default_size),
 		cmocka_unit_test(default_seek),
+		cmocka_unit_test(zero_alone),
 		cmocka_unit_test(native_is_exact),
 		cmocka_unit_test(native_is_exact_to_the_end),
 		cmocka_unit_test(native_meets_powers),

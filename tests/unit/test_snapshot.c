@@ -133,7 +133,8 @@ static void losses(void **state)
 	cleanup(snapshot_deinit) struct snapshot s = {};
 
 	(void)state;
-	snapshot_add_loss(&s, "no_start", "no start stamp", 1ull << 40);
+	assert_string_equal(snapshot_add_loss(&s, "no_start", "no start stamp", 1ull << 40)->name,
+			    "no_start");
 	snapshot_add_loss(&s, "partial", "partial completions", 0);
 	assert_int_equal(s.n_losses, 2);
 	assert_string_equal(s.losses[0].name, "no_start");
@@ -141,6 +142,150 @@ static void losses(void **state)
 	assert_true(s.losses[0].count == 1ull << 40);
 	assert_string_equal(s.losses[1].name, "partial");
 	assert_true(s.losses[1].count == 0);
+}
+
+/* --- differences --- */
+
+/* A snapshot of one device with a histogram of reads. */
+struct reading {
+	struct snapshot snap;
+	struct hist *h;
+};
+
+static void reading_init(struct reading *r, const char *spec, uint64_t first, uint64_t inf)
+{
+	struct ladder l, sizes;
+	struct hist *h;
+
+	ladder(DIM_TIME, spec, &l);
+	ladder(DIM_SIZE, "4KiB", &sizes);
+	r->snap = (struct snapshot){ .since_ns = 5, .time_ns = 1000, .clock_ns = 70 };
+	add(&r->snap, "sda", "", KIND_REQUEST, OP_READ);
+	h = r->h = &r->snap.hists[0];
+	h->sysfs_id = 11;
+	h->diskseq = 3;
+	h->generation = 77;
+	h->since_ns = 6;
+	hist_init(h, snapshot_ladder(&r->snap, &l), snapshot_ladder(&r->snap, &sizes));
+	hist_row(h, 0)[0] = first;
+	hist_row(h, 1)[l.n] = inf;
+	h->sums[0] = (int64_t)first * 10;
+	h->sums[1] = (int64_t)inf * 100;
+	h->bytes = first * 512 + inf * 8192;
+}
+
+static void reading_deinit(struct reading *r)
+{
+	snapshot_deinit(&r->snap);
+}
+
+/* The only histogram of the difference has these counts, and what belongs to them. */
+static void assert_delta(const struct reading *newer, const struct reading *older, uint64_t first,
+			 uint64_t inf)
+{
+	cleanup(snapshot_deinit) struct snapshot d = {};
+	const struct hist *h;
+
+	snapshot_delta(&newer->snap, &older->snap, &d);
+	assert_int_equal(d.n_hists, 1);
+	h = &d.hists[0];
+	assert_string_equal(h->name.disk, "sda");
+	assert_true(hist_same_shape(h, newer->h));
+	assert_ptr_not_equal(h->ladder, newer->h->ladder); /* it outlives both */
+	assert_true(hist_row(h, 0)[0] == first);
+	assert_true(hist_row(h, 1)[h->ladder->n] == inf);
+	assert_true(hist_count(h) == first + inf);
+	assert_true(h->sums[0] == (int64_t)first * 10 && h->sums[1] == (int64_t)inf * 100);
+	assert_true(h->bytes == first * 512 + inf * 8192);
+}
+
+static void delta_subtracts(void **state)
+{
+	cleanup(reading_deinit) struct reading older = {}, newer = {};
+	cleanup(snapshot_deinit) struct snapshot d = {};
+
+	(void)state;
+	reading_init(&older, "1ms,2ms", 10, 1ull << 60);
+	reading_init(&newer, "1ms,2ms", 13, (1ull << 60) + 4);
+	newer.snap.time_ns = 500; /* the wall clock was set back */
+	newer.snap.clock_ns = 170;
+	assert_delta(&newer, &older, 3, 4);
+	assert_delta(&newer, &newer, 0, 0);
+	snapshot_delta(&newer.snap, &older.snap, &d);
+	assert_true(d.time_ns == 500 && d.since_ns == 1000 && d.clock_ns == 100);
+	assert_true(d.hists[0].since_ns == 1000);
+	snapshot_deinit(&d);
+	snapshot_delta(&newer.snap, &newer.snap, &d);
+	assert_int_equal(d.n_hists, 1); /* idle, but known to be collected */
+}
+
+/* Whatever shows that the counters have begun anew: the newer ones stand as they are. */
+static void delta_of_new_counters(void **state)
+{
+	cleanup(reading_deinit) struct reading older = {}, newer = {}, other = {};
+
+	(void)state;
+	reading_init(&older, "1ms,2ms", 10, 20);
+	reading_init(&newer, "1ms,2ms", 13, 24);
+	reading_init(&other, "1ms,2ms,3ms", 13, 24);
+	assert_delta(&other, &older, 13, 24); /* other bounds */
+	newer.h->generation++;
+	assert_delta(&newer, &older, 13, 24);
+	older.h->generation = 0; /* a disk that had no counters of its own yet */
+	assert_delta(&newer, &older, 3, 4);
+	older.h->generation = newer.h->generation;
+	newer.h->diskseq++;
+	assert_delta(&newer, &older, 13, 24);
+	newer.h->diskseq--;
+	newer.h->sysfs_id++;
+	assert_delta(&newer, &older, 13, 24);
+	newer.h->sysfs_id--;
+	assert_delta(&newer, &older, 3, 4);
+	newer.snap.since_ns++; /* the collector was started again */
+	assert_delta(&newer, &older, 13, 24);
+	newer.snap.since_ns--;
+	hist_row(older.h, 1)[0] = 1; /* this one has fallen */
+	assert_delta(&newer, &older, 13, 24);
+}
+
+static void delta_of_devices_that_come_and_go(void **state)
+{
+	cleanup(reading_deinit) struct reading older = {}, newer = {};
+	cleanup(snapshot_deinit) struct snapshot none = { .since_ns = 5 }, d = {};
+
+	(void)state;
+	reading_init(&older, "1ms", 10, 20);
+	reading_init(&newer, "1ms", 13, 24);
+	snprintf(older.h->name.disk, sizeof(older.h->name.disk), "sdb");
+	assert_delta(&newer, &older, 13, 24);
+	snapshot_delta(&newer.snap, &none, &d);
+	assert_int_equal(d.n_hists, 1);
+	assert_true(hist_count(&d.hists[0]) == 37);
+	snapshot_deinit(&d);
+	snapshot_delta(&none, &older.snap, &d);
+	assert_int_equal(d.n_hists, 0);
+}
+
+static void delta_of_losses(void **state)
+{
+	cleanup(snapshot_deinit) struct snapshot older = {}, newer = {}, d = {};
+
+	(void)state;
+	snapshot_add_loss(&older, "unseen", "", 5);
+	snapshot_add_loss(&older, "partial", "", 9);
+	snapshot_add_loss(&newer, "new", "", 2);
+	snapshot_add_loss(&newer, "partial", "", 7); /* has fallen */
+	snapshot_add_loss(&newer, "unseen", "help", 8)->usual = true;
+	snapshot_delta(&newer, &older, &d);
+	assert_int_equal(d.n_losses, 3);
+	assert_true(d.losses[0].count == 2 && d.losses[1].count == 0 && d.losses[2].count == 3);
+	assert_string_equal(d.losses[2].name, "unseen");
+	assert_string_equal(d.losses[2].help, "help");
+	assert_true(d.losses[2].usual && !d.losses[0].usual);
+	snapshot_deinit(&d);
+	newer.since_ns = 1; /* started again */
+	snapshot_delta(&newer, &older, &d);
+	assert_true(d.losses[0].count == 2 && d.losses[1].count == 7 && d.losses[2].count == 8);
 }
 
 static void deinit_empties(void **state)
@@ -167,6 +312,10 @@ int main(void)
 		cmocka_unit_test(sorts),
 		cmocka_unit_test(totals),
 		cmocka_unit_test(losses),
+		cmocka_unit_test(delta_subtracts),
+		cmocka_unit_test(delta_of_new_counters),
+		cmocka_unit_test(delta_of_devices_that_come_and_go),
+		cmocka_unit_test(delta_of_losses),
 		cmocka_unit_test(deinit_empties),
 	};
 

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <ctype.h>
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/signalfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "cli/command.h"
+#include "core/units.h"
+#include "core/util.h"
+#include "outputs/watch.h"
+
+#define INTERVAL_MIN 10000000ll /* ns */
+#define INTERVAL_MAX (86400ll * 1000000000)
+
+struct watch_settings {
+	const char *format, *ops;
+	bool partitions;
+};
+
+static const struct watch_settings defaults = { .format = "text" };
+
+static const struct option_spec options[] = {
+	{ "op", 'o', OPTION_STRING, offsetof(struct watch_settings, ops), "OP,...",
+	  "only these: read, write, discard, flush" },
+	{ "partitions", 'p', OPTION_FLAG, offsetof(struct watch_settings, partitions), NULL,
+	  "the partitions of disks, too" },
+	{ "format", 'f', OPTION_STRING, offsetof(struct watch_settings, format), "text|json",
+	  "lines for people, or one JSON object an interval (blkhist-watch/1)" },
+	{}
+};
+
+static const struct command_syntax syntax = {
+	.usage = "[INTERVAL [COUNT]] [NAME...] [OPTIONS]",
+	.summary = "Show, again and again, what the last interval brought.",
+	.details =
+		"INTERVAL is in seconds (0.5) or has a unit (500ms), from 10ms to a day; without it, a\n"
+		"second. COUNT is how many intervals; without it, until it is interrupted. NAME is a disk\n"
+		"or partition; without any, all disks that have I/O. What begins with a digit is INTERVAL,\n"
+		"then COUNT. The first report comes after the first interval. A reset does not show here.",
+	.tables = watch_help,
+	.options = options,
+	.max_operands = -1,
+};
+
+/* What the command line asks for. */
+struct plan {
+	int64_t interval_ns;
+	uint64_t count; /* 0: no end */
+	unsigned int ops;
+	bool partitions;
+	enum output_format format;
+	struct operands names; /* owned array */
+};
+
+static void plan_deinit(struct plan *plan)
+{
+	free(plan->names.names);
+}
+
+static struct error *interval_parse(const char *s, int64_t *ret)
+{
+	bool bare = strspn(s, "0123456789.") == strlen(s);
+	cleanup_free char *text = xasprintf("%s%s", s, bare ? "s" : "");
+	int64_t ns;
+
+	try(unit_parse(DIM_TIME, text, &ns));
+	if (ns < INTERVAL_MIN || ns > INTERVAL_MAX)
+		return error_usage("watch: the interval %s is not in 10ms..86400s", s);
+	*ret = ns;
+	return NULL;
+}
+
+static struct error *plan_parse(const struct watch_settings *s, const struct operands *operands,
+				struct plan *plan)
+{
+	int numbers = 0;
+
+	plan->interval_ns = 1000000000;
+	plan->ops = OPS_ALL;
+	plan->partitions = s->partitions;
+	plan->names.names = xcalloc((size_t)operands->n, sizeof(char *));
+	try(format_parse(s->format, &plan->format));
+	if (s->ops)
+		try(blk_ops_parse(s->ops, &plan->ops));
+	for (int i = 0; i < operands->n; i++) {
+		char *operand = operands->names[i];
+
+		if (!isdigit((unsigned char)*operand)) {
+			plan->names.names[plan->names.n++] = operand;
+			continue;
+		}
+		if (numbers == 0)
+			try(interval_parse(operand, &plan->interval_ns));
+		else if (numbers == 1)
+			try(parse_u64(operand, 1, UINT32_MAX, &plan->count));
+		else
+			return error_usage(
+				"watch: '%s' is one number too many; see: blkhist watch --help",
+				operand);
+		numbers++;
+	}
+	return NULL;
+}
+
+/*
+ * The devices that were named, as far as they are there. At the first time all must be, later one
+ * is enough: devices come and go. The caller frees them.
+ */
+static struct error *devices_named(const struct device_list *devices, const struct operands *names,
+				   bool first, struct live_selection *sel)
+{
+	cleanup_free const struct device **found = xcalloc((size_t)names->n, sizeof(*found));
+	unsigned int n = 0;
+
+	for (int i = 0; i < names->n; i++) {
+		struct error *err = device_named(devices, names->names[i], &found[n]);
+
+		if (err && first)
+			return err;
+		n += !err;
+		error_free(err);
+	}
+	if (names->n && !n)
+		return error_new("cannot watch any longer: %s is gone",
+				 names->n == 1 ? names->names[0] : "every device that was named");
+	sel->devices = take(found);
+	sel->n_devices = n;
+	return NULL;
+}
+
+/* The collector is open, and locked, only for the moment. */
+static struct error *counters_read(const struct plan *plan, bool first, struct snapshot *ret)
+{
+	cleanup(session_close) struct session session = {
+		.selection = { .kinds = KINDS_ALL,
+			       .ops = plan->ops,
+			       .alone = !plan->partitions,
+			       .raw = true },
+	};
+
+	try(device_list_read(system_paths.root, &session.devices));
+	try(devices_named(&session.devices, &plan->names, first, &session.selection));
+	try(live_open(&system_paths, &session.devices, &session.live));
+	return live_read(session.live, &session.devices, &session.selection, ret);
+}
+
+/* A timer, and a descriptor that tells of signals, which stay blocked until the process ends. */
+static struct error *events_open(int64_t interval_ns, int *ret_timer, int *ret_signals)
+{
+	struct timespec interval = { interval_ns / 1000000000, interval_ns % 1000000000 };
+	struct itimerspec spec = { .it_interval = interval, .it_value = interval };
+	cleanup_close int timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
+	cleanup_close int signals = -1;
+	sigset_t ending;
+
+	sigemptyset(&ending);
+	sigaddset(&ending, SIGINT);
+	sigaddset(&ending, SIGTERM);
+	if (sigprocmask(SIG_BLOCK, &ending, NULL))
+		return error_errno(errno, "cannot block signals");
+	signals = signalfd(-1, &ending, SFD_CLOEXEC);
+	if (signals < 0)
+		return error_errno(errno, "cannot wait for signals");
+	if (timer < 0 || timerfd_settime(timer, 0, &spec, NULL))
+		return error_errno(errno, "cannot set a timer");
+	*ret_timer = take_fd(timer);
+	*ret_signals = take_fd(signals);
+	return NULL;
+}
+
+/* Until the interval is over; *@stop: a signal came first. Intervals that were missed are one. */
+static struct error *interval_wait(int timer, int signals, bool *stop)
+{
+	struct pollfd fds[] = { { .fd = timer, .events = POLLIN },
+				{ .fd = signals, .events = POLLIN } };
+	uint64_t expirations;
+
+	if (poll(fds, ARRAY_SIZE(fds), -1) < 0)
+		return error_errno(errno, "cannot wait for the interval");
+	*stop = fds[1].revents != 0;
+	if (!*stop && read(timer, &expirations, sizeof(expirations)) != sizeof(expirations))
+		return error_errno(errno, "cannot read the timer");
+	return NULL;
+}
+
+/* The header comes again with every screenful. */
+static void terminal_ask(struct watch_text *text)
+{
+	struct winsize size;
+
+	if (!isatty(STDOUT_FILENO))
+		return;
+	text->colour = !getenv("NO_COLOR");
+	if (!ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) && size.ws_row > 5)
+		text->page = size.ws_row - 3u;
+}
+
+static struct error *report(const struct plan *plan, const struct snapshot *newer,
+			    const struct snapshot *older, struct watch_text *text)
+{
+	cleanup(snapshot_deinit) struct snapshot delta = {};
+	cleanup(buf_deinit) struct buf out = {};
+
+	snapshot_delta(newer, older, &delta);
+	if (plan->format == FORMAT_JSON) {
+		watch_json(&delta, &out);
+	} else {
+		terminal_ask(text);
+		watch_text(text, &delta, &out);
+	}
+	return output_write(&out);
+}
+
+static struct error *run(void *settings, const struct operands *operands, int *status)
+{
+	cleanup(plan_deinit) struct plan plan = {};
+	cleanup(snapshot_deinit) struct snapshot older = {};
+	cleanup_close int timer = -1, signals = -1;
+	struct watch_text text = {};
+
+	(void)status;
+	try(plan_parse(settings, operands, &plan));
+	try(events_open(plan.interval_ns, &timer, &signals));
+	try(counters_read(&plan, true, &older));
+	for (uint64_t i = 0; !plan.count || i < plan.count; i++) {
+		cleanup(snapshot_deinit) struct snapshot newer = {};
+		bool stop;
+
+		try(interval_wait(timer, signals, &stop));
+		if (stop)
+			break;
+		try(counters_read(&plan, false, &newer));
+		try(report(&plan, &newer, &older, &text));
+		snapshot_deinit(&older);
+		older = newer;
+		newer = (struct snapshot){};
+	}
+	return NULL;
+}
+
+const struct command cmd_watch = {
+	.name = "watch",
+	.syntax = &syntax,
+	.run = run,
+	.defaults = &defaults,
+	.settings_size = sizeof(struct watch_settings),
+};
