@@ -27,7 +27,7 @@
 #include <linux/types.h>
 #endif
 
-#define BLKHIST_ABI_VERSION 1u
+#define BLKHIST_ABI_VERSION 2u
 #define BLKHIST_ABI_MAGIC 0x626c6b68697374ull /* "blkhist" */
 
 /* Operations as the kernel's stat groups have them (include/linux/blk_types.h, op_stat_group()). */
@@ -140,10 +140,13 @@ struct part_key {
 	__u64 diskseq;  /* of its disk; 0 where the kernel has none (before 5.15) */
 };
 
+/* In `part_ids` for a device that is ignored: no index, as there is nothing to be counted. */
+#define PART_IGNORED 0xffffu
+
 /*
  * Entry of `parts`, same index as in `hists`; BLKHIST_MAX_PARTITIONS of them, a build option and a
- * power of two. Index 0 is no partition; user space keeps POOL_CHANGES in its `dev` while it moves
- * indices in or out of `part_pool`, so that a kill in between is noticed.
+ * power of two. Index 0 is no partition; user space keeps POOL_CHANGES in its `dev` while an index
+ * has a map, but is neither in `part_pool` nor in `part_ids`, so that a kill in between is noticed.
  */
 #define POOL_CHANGES 1u
 struct part {
@@ -209,6 +212,55 @@ struct meta_ladder {
 	__u64 bound[SEEK_BOUNDS_MAX]; /* signed */
 };
 
+/*
+ * A pattern for the name of a disk as an automaton, which runs without a branch. It is in many
+ * states at once, a bit each. Bit 31 - n + i: the first i of the n elements of the pattern have
+ * matched, the last element being the NUL at the end of the name; so bit 31 says that all of it
+ * has. Of the states that accept a byte, the next ones follow; those where a '*' stands stay, too.
+ */
+#define DISK_NAME_MAX 32 /* with its NUL, behind which there are only zeroes; DISK_NAME_LEN */
+#define GLOB_ELEMENTS_MAX 31
+struct glob {
+	__u32 accepts[256]; /* by byte: the states whose next element it is */
+	__u32 stay;
+	__u32 start; /* 0 for a pattern that matches nothing */
+};
+
+static inline __attribute__((always_inline)) __u32 glob_matches(const struct glob *glob,
+								const char name[DISK_NAME_MAX])
+{
+	__u32 state = glob->start;
+
+	for (int i = 0; i < DISK_NAME_MAX; i++)
+		state = (state & glob->accepts[(__u8)name[i]]) << 1 | (state & glob->stay);
+	return state >> 31;
+}
+
+/*
+ * Entry of `rules`: the settings of the disks whose name matches, and of their partitions. Of
+ * several that match, the first one holds; the entry 0 is for all disks that none of the others
+ * matches. As nobody is resident, the kernel side finds a new disk's rule.
+ */
+#define RULES_MAX 16
+#define RULE_GLOB_MAX 48
+struct rule {
+	struct glob glob;
+	char glob_text[RULE_GLOB_MAX]; /* "" for entry 0 */
+	__u32 kinds;                   /* bit per enum hist_kind */
+	__u32 ignore;                  /* count nothing */
+	__u32 spare;                   /* counters kept ready for devices that appear */
+	__u32 unused;
+	struct meta_ladder ladders[3]; /* time, size, seek */
+};
+
+/*
+ * Key of `part_pool`, whose value is an index of `hists` that is formatted for a rule and free.
+ * Each rule has POOL_PLACES of them. Who deletes an entry has its index. A place must not get
+ * another index as long as a program may have looked at the one before, without having deleted it.
+ */
+#define POOL_PLACES 8
+#define POOL_KEY(rule, place) ((rule)*POOL_PLACES + (place))
+
 /* The only entry of `meta`; written once by user space before anything is attached. */
 struct meta {
 	__u64 magic;
@@ -216,16 +268,15 @@ struct meta {
 	__u32 hist_blocks; /* blocks of every inner map */
 	__u64 since_realtime_ns;
 	__u64 since_boottime_ns;
-	__u32 kinds;   /* bit per enum hist_kind */
+	__u32 rules;   /* number of them */
 	__u32 stripes; /* the most that a map has */
 	__u32 max_partitions;
-	__u32 spare_partitions; /* kept ready for devices that appear */
+	__u32 spare_partitions; /* of all rules */
 	__u32 regions;
 	__u32 stamp;      /* enum stamp_mode, as it was asked for */
 	__u32 stamp_used; /* STAMP_OWN or STAMP_KERNEL */
 	__u32 nested;     /* whether block_rq_complete_nested is attached */
 	char version[32];
-	struct meta_ladder ladders[3]; /* time, size, seek */
 };
 
 /* Where the issue time comes from; docs/design.md says why the kernel's is not always exact. */
@@ -250,7 +301,9 @@ ABI_SIZE(struct hist_block, 3168);
 ABI_SIZE(struct part, 32);
 ABI_SIZE(struct slot, 32);
 ABI_SIZE(struct meta_ladder, LADDER_TEXT_MAX + 8 + 8 * SEEK_BOUNDS_MAX);
-ABI_SIZE(struct meta, 64 + 32 + 3 * sizeof(struct meta_ladder));
+ABI_SIZE(struct glob, 1024 + 8);
+ABI_SIZE(struct rule, sizeof(struct glob) + RULE_GLOB_MAX + 16 + 3 * sizeof(struct meta_ladder));
+ABI_SIZE(struct meta, 64 + 32);
 ABI_SIZE(struct diskstats_base, 64);
 _Static_assert(SEEK_BOUNDS_MAX + 1 <= ROW_SUM && TIME_BOUNDS_MAX + 1 <= ROW_SUM,
 	       "a row holds any ladder");

@@ -19,6 +19,7 @@
 #include <bpf/bpf_tracing.h>
 
 #include "../abi/abi.h"
+#include "rules.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -71,13 +72,6 @@ struct {
 	__type(key, struct part_key);
 	__type(value, __u32);
 } part_ids SEC(".maps");
-
-/* Indices of `hists` that are formatted and free. */
-struct {
-	__uint(type, BPF_MAP_TYPE_QUEUE);
-	__uint(max_entries, 1);
-	__type(value, __u32);
-} part_pool SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -160,16 +154,28 @@ static __always_inline __u32 hash(__u64 key)
 
 /* --- block devices --- */
 
-/* Finds or creates the counters of a block device seen for the first time. 0 if there are none. */
+/*
+ * Finds or creates the counters of a block device seen for the first time. 0 if there are none;
+ * PART_IGNORED if there are to be none.
+ */
 static __noinline __u32 part_find_slow(struct block_device *bdev, struct part_key *key)
 {
+	__u32 *known, id, rule, place = 0, none = 0;
 	struct part *part;
-	__u32 *known, id, none = 0;
 
 	known = bpf_map_lookup_elem(&part_ids, key);
 	if (known)
 		return *known;
-	if (!key->sysfs_id || bpf_map_pop_elem(&part_pool, &id)) /* no id: it is being removed */
+	if (!key->sysfs_id) /* it is being removed */
+		return 0;
+	rule = rule_find(bdev->bd_disk);
+	if (rule_ignores(rule)) {
+		id = PART_IGNORED;
+		bpf_map_update_elem(&part_ids, key, &id, BPF_NOEXIST);
+		return PART_IGNORED;
+	}
+	id = pool_pop(rule, &place);
+	if (!id)
 		return 0;
 	part = &parts[id & (BLKHIST_MAX_PARTITIONS - 1)];
 	part->disk_sysfs_id = bdev->bd_disk->part0->bd_device.kobj.sd->id;
@@ -181,7 +187,7 @@ static __noinline __u32 part_find_slow(struct block_device *bdev, struct part_ke
 
 	/* Another CPU was faster: give the index back. */
 	__builtin_memset(part, 0, sizeof(*part));
-	bpf_map_push_elem(&part_pool, &id, 0);
+	bpf_map_update_elem(&part_pool, &place, &id, BPF_NOEXIST);
 	known = bpf_map_lookup_elem(&part_ids, key);
 	return known ? *known : none;
 }
@@ -398,6 +404,8 @@ int BPF_PROG(block_rq_issue, struct request *rq)
 	bdev = request_bdev(rq);
 	diskseq = disk_seq(bdev->bd_disk);
 	part = part_find(bdev, diskseq);
+	if (unlikely(part == PART_IGNORED))
+		return 0;
 
 	tag = request_tag(rq);
 	hctx = rq->mq_hctx->queue_num;
@@ -550,6 +558,8 @@ static __noinline int complete_rare(struct request *rq, struct slot *slot, __u64
 			loss = LOSS_NEGATIVE;
 	} else {
 		loss = unissued(rq, slot, &c);
+		if (c.part == PART_IGNORED)
+			return 0;
 		c.kinds = 1u << KIND_REQUEST;
 	}
 	if (loss != PART_LOSS_NR) {

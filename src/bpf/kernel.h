@@ -34,6 +34,7 @@ struct block_device {
 };
 
 struct gendisk {
+	char disk_name[32];
 	struct block_device *part0;
 	__u64 diskseq;
 };

@@ -67,7 +67,10 @@ struct error *session_open(const struct operands *names, const struct selection_
 {
 	try(device_list_read(system_paths.root, &ret->devices));
 	try(selection_parse(&ret->devices, names, settings, &ret->selection));
-	return live_open(&system_paths, &ret->devices, &ret->live);
+	try(live_open(&system_paths, &ret->devices, &ret->live));
+	for (unsigned int i = 0; i < ret->selection.n_devices; i++)
+		try(live_check_counted(ret->live, ret->selection.devices[i]));
+	return NULL;
 }
 
 void session_close(struct session *s)

@@ -22,6 +22,7 @@ const char *const pin_map_names[MAP_NR] = {
 	[MAP_PART_IDS] = "part_ids",
 	[MAP_HINTS] = "hints",
 	[MAP_PART_POOL] = "part_pool",
+	[MAP_RULES] = "rules",
 	[MAP_REGION_IDS] = "region_ids",
 	[MAP_REGION_POOL] = "region_pool",
 	[MAP_HEADS] = "heads",
