@@ -140,7 +140,7 @@ static inline __attribute__((always_inline)) __u32 hist_block_index(__u32 op, __
 	return BLOCK_SHARED + (op == OP_DISCARD ? size : n_rows);
 }
 
-#define DISK_NAME_LEN 32 /* include/linux/blkdev.h, or genhd.h */
+#define DISK_NAME_LEN 32 /* include/linux/blkdev.h, or genhd.h; with its NUL */
 
 /* Key of `part_ids`: a block device for as long as it exists. */
 struct part_key {
@@ -148,10 +148,14 @@ struct part_key {
 	__u64 diskseq;  /* of its disk; 0 where the kernel has none (before 5.15) */
 };
 
+/* In `part_ids` for a device that is ignored: no index, as there is nothing to be counted. */
+#define PART_IGNORED 0xffffu
+
 /*
  * Entry of `parts`, same index as in `hists`; BLKHIST_MAX_PARTITIONS of them, a build option and a
- * power of two. Index 0 is no partition; user space keeps POOL_CHANGES in its `changing` while it
- * moves indices in or out of `part_pool`, so that a kill in between is noticed.
+ * power of two. Index 0 is no partition; user space keeps POOL_CHANGES in its `changing` while an
+ * index has a map, but is neither in `part_pool` nor in `part_ids`, so that a kill in between is
+ * noticed.
  */
 #define POOL_CHANGES 1u
 struct part {
@@ -241,6 +245,54 @@ struct meta_ladder {
 	__u64 bound[SEEK_BOUNDS_MAX]; /* signed */
 };
 
+/*
+ * A pattern for the name of a disk as an automaton, which runs without a branch. It is in many
+ * states at once, a bit each. Bit 31 - n + i: the first i of the n elements of the pattern have
+ * matched, the last element being the NUL at the end of the name; so bit 31 says that all of it
+ * has. Of the states that accept a byte, the next ones follow; those where a '*' stands stay, too.
+ */
+#define GLOB_ELEMENTS_MAX 31
+struct glob {
+	__u32 accepts[256]; /* by byte: the states whose next element it is */
+	__u32 stay;
+	__u32 start; /* 0 for a pattern that matches nothing */
+};
+
+static inline __attribute__((always_inline)) __u32 glob_matches(const struct glob *glob,
+								const char name[DISK_NAME_LEN])
+{
+	__u32 state = glob->start;
+
+	for (int i = 0; i < DISK_NAME_LEN; i++)
+		state = (state & glob->accepts[(__u8)name[i]]) << 1 | (state & glob->stay);
+	return state >> 31;
+}
+
+/*
+ * Entry of `rules`: the settings of the disks whose name matches, and of their partitions. Of
+ * several that match, the first one holds; the entry 0 is for all disks that none of the others
+ * matches. As nobody is resident, the kernel side finds a new disk's rule.
+ */
+#define RULES_MAX 16
+#define RULE_GLOB_MAX 48
+struct rule {
+	struct glob glob;
+	char glob_text[RULE_GLOB_MAX]; /* "" for entry 0 */
+	__u32 kinds;                   /* bit per enum hist_kind */
+	__u32 ignore;                  /* count nothing */
+	__u32 spare;                   /* counters kept ready for devices that appear */
+	__u32 unused;
+	struct meta_ladder ladders[3]; /* time, size, seek */
+};
+
+/*
+ * Key of `part_pool`, whose value is an index of `hists` that is formatted for a rule and free.
+ * Each rule has POOL_PLACES of them. Who deletes an entry has its index. A place must not get
+ * another index as long as a program may have looked at the one before, without having deleted it.
+ */
+#define POOL_PLACES 8
+#define POOL_KEY(rule, place) ((rule)*POOL_PLACES + (place))
+
 /* The only entry of `meta`; written once by user space before anything is attached. */
 struct meta {
 	__u64 magic;
@@ -248,10 +300,10 @@ struct meta {
 	__u32 hist_blocks; /* blocks of every inner map */
 	__u64 since_realtime_ns;
 	__u64 since_boottime_ns;
-	__u32 kinds;   /* bit per enum hist_kind */
+	__u32 rules;   /* number of them */
 	__u32 stripes; /* the most that a map has */
 	__u32 max_partitions;
-	__u32 spare_partitions; /* kept ready for devices that appear */
+	__u32 spare_partitions; /* of all rules */
 	__u32 regions;
 	__u32 stamp;        /* enum stamp_mode, as it was asked for */
 	__u32 stamp_used;   /* STAMP_OWN or STAMP_KERNEL */
@@ -260,7 +312,6 @@ struct meta {
 	__u32 verified[11]; /* instructions that the verifier looked at, by enum pin_prog; 0:
 			       unknown */
 	char version[32];
-	struct meta_ladder ladders[3]; /* time, size, seek */
 };
 
 /* Where the issue time comes from; docs/design.md says why the kernel's is not always exact. */
@@ -294,7 +345,9 @@ ABI_SIZE(struct part, 64);
 ABI_SIZE(struct slot, 32);
 ABI_SIZE(struct meta_ladder, LADDER_TEXT_MAX + 8 + 8 * SEEK_BOUNDS_MAX);
 ABI_SIZE(struct bio_slot, 32);
-ABI_SIZE(struct meta, 112 + 32 + 3 * sizeof(struct meta_ladder));
+ABI_SIZE(struct glob, 1024 + 8);
+ABI_SIZE(struct rule, sizeof(struct glob) + RULE_GLOB_MAX + 16 + 3 * sizeof(struct meta_ladder));
+ABI_SIZE(struct meta, 112 + 32);
 ABI_SIZE(struct diskstats_base, 64);
 _Static_assert(SEEK_BOUNDS_MAX + 1 <= ROW_BYTES && TIME_BOUNDS_MAX + 1 <= ROW_BYTES,
 	       "a row holds any ladder");

@@ -23,6 +23,8 @@
 
 #include <bpf/bpf_tracing.h>
 
+#include "rules.h"
+
 char LICENSE[] SEC("license") = "GPL";
 
 /* max_entries of 1 are set by user space before loading, to fit the machine. */
@@ -71,13 +73,6 @@ struct {
 	__type(key, struct part_key);
 	__type(value, __u32);
 } part_ids SEC(".maps");
-
-/* Indices of `hists` that are formatted and free. */
-struct {
-	__uint(type, BPF_MAP_TYPE_QUEUE);
-	__uint(max_entries, 1);
-	__type(value, __u32);
-} part_pool SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -167,16 +162,28 @@ static __always_inline __u32 hash(__u64 key)
 
 /* --- block devices --- */
 
-/* Finds or creates the counters of a block device seen for the first time. 0 if there are none. */
+/*
+ * Finds or creates the counters of a block device seen for the first time. 0 if there are none;
+ * PART_IGNORED if there are to be none.
+ */
 static __noinline __u32 part_find_slow(struct gendisk *disk, struct part_key *key, __u32 partno)
 {
+	__u32 *known, id, rule, place = 0, none = 0;
 	struct part *part;
-	__u32 *known, id, none = 0;
 
 	known = bpf_map_lookup_elem(&part_ids, key);
 	if (known)
 		return *known;
-	if (!key->sysfs_id || bpf_map_pop_elem(&part_pool, &id)) /* no id: it is being removed */
+	if (!key->sysfs_id) /* it is being removed */
+		return 0;
+	rule = rule_find(disk);
+	if (rule_ignores(rule)) {
+		id = PART_IGNORED;
+		bpf_map_update_elem(&part_ids, key, &id, BPF_NOEXIST);
+		return PART_IGNORED;
+	}
+	id = pool_pop(rule, &place);
+	if (!id)
 		return 0;
 	part = &parts[id & (BLKHIST_MAX_PARTITIONS - 1)];
 	part->disk_sysfs_id = bdev_sysfs_id(disk_bdev(disk));
@@ -188,7 +195,7 @@ static __noinline __u32 part_find_slow(struct gendisk *disk, struct part_key *ke
 
 	/* Another CPU was faster: give the index back. */
 	__builtin_memset(part, 0, sizeof(*part));
-	bpf_map_push_elem(&part_pool, &id, 0);
+	bpf_map_update_elem(&part_pool, &place, &id, BPF_NOEXIST);
 	known = bpf_map_lookup_elem(&part_ids, key);
 	return known ? *known : none;
 }
@@ -412,6 +419,8 @@ int BPF_PROG(block_rq_issue, struct request *rq)
 	disk = request_disk(rq);
 	diskseq = disk_seq(disk);
 	part = part_find(disk, request_bdev(rq, disk), diskseq);
+	if (unlikely(part == PART_IGNORED))
+		return 0;
 
 	tag = request_tag(rq);
 	hctx = rq->mq_hctx->queue_num;
@@ -566,6 +575,8 @@ static __noinline int complete_rare(struct request *rq, struct slot *slot, __u64
 			loss = LOSS_NEGATIVE;
 	} else {
 		loss = unissued(rq, slot, &c);
+		if (c.part == PART_IGNORED)
+			return 0;
 		c.kinds = 1u << KIND_REQUEST;
 	}
 	if (loss != PART_LOSS_NR) {
@@ -686,11 +697,15 @@ static __noinline int bio_queue(struct bio *bio)
 	struct gendisk *disk = bio_disk(bio);
 	struct request_queue *q = disk->queue;
 	struct bio_slot slot, *old;
+	__u32 part;
 
 	if (q->mq_ops)
 		return 0;
 	diskseq = disk_seq(disk);
-	slot.part = part_find(disk, bio_bdev(bio), diskseq);
+	part = part_find(disk, bio_bdev(bio), diskseq);
+	if (unlikely(part == PART_IGNORED))
+		return 0;
+	slot.part = part;
 	slot.op = bio_op(bio);
 	slot.bytes = bio->bi_iter.bi_size;
 	slot.owner = (__u64)bio->bi_private;
@@ -743,13 +758,16 @@ SEC("tp_btf/block_bio_complete")
 int BPF_PROG(block_bio_complete, struct request_queue *q, struct bio *bio)
 {
 	struct gendisk *disk;
+	__u32 part;
 
 	if (bio_complete(bio))
 		return 0;
 	disk = bio_disk(bio);
-	if (unlikely(!disk->queue->mq_ops))
-		count_part_loss(part_find(disk, bio_bdev(bio), disk_seq(disk)), LOSS_EARLY,
-				bio_op(bio));
+	if (disk->queue->mq_ops)
+		return 0;
+	part = part_find(disk, bio_bdev(bio), disk_seq(disk));
+	if (part != PART_IGNORED)
+		count_part_loss(part, LOSS_EARLY, bio_op(bio));
 	return 0;
 }
 

@@ -15,7 +15,8 @@ static const struct command_syntax syntax = {
 	.usage = "[NAME] [OPTIONS]",
 	.summary = "Print the bounds of a disk's buckets, or set them while it runs.",
 	.details =
-		"Without NAME: those that disks get by default. A disk and its partitions have the same\n"
+		"Without NAME: those that disks get by default, if no section of the configuration\n"
+		"gives them others. A disk and its partitions have the same\n"
 		"bounds; NAME may be either. With new bounds their histograms begin anew, at zero. A\n"
 		"partition that appears later gets them by the next blkhist command.\n\n" LADDER_DETAILS,
 	.options = options,
@@ -61,7 +62,7 @@ static struct error *run(void *settings, const struct operands *operands, int *s
 		try(device_find(&devices, operands->names[0], &device));
 	try(live_open(&system_paths, &devices, &live));
 	if (device)
-		try(device_check(live, device));
+		try(live_check_counted(live, device));
 	if (!change)
 		return print(live, device);
 	return live_set_ladders(live, &devices, device, wanted);

@@ -42,6 +42,13 @@ static char *ladder_text(const struct meta_ladder *m, enum dimension dim)
 			 (unsigned int)m->n, first, last);
 }
 
+static void kinds_text(unsigned int kinds, struct buf *out)
+{
+	for (int kind = 0; kind < KIND_NR; kind++)
+		if (kinds & 1u << kind)
+			buf_printf(out, " %s", hist_kind_names[kind]);
+}
+
 static const char *stamp_text(const struct meta *meta)
 {
 	return meta->stamp_used == STAMP_OWN ?
@@ -71,6 +78,47 @@ static void heads_text(const struct device_list *devices, struct buf *out)
 	}
 }
 
+/* What a section sets otherwise than the default. */
+static void section_text(const struct live_status *s, unsigned int i, struct buf *out)
+{
+	const struct rule *rule = &s->rules[i], *base = &s->rules[0];
+	cleanup_free char *name = xasprintf("[%s]", rule->glob_text);
+
+	buf_printf(out, "              %-16s", name);
+	if (rule->ignore) {
+		buf_puts(out, " ignored\n");
+		return;
+	}
+	buf_printf(out, " %u ready", s->ready[i]);
+	for (int k = 0; k < LADDER_KINDS; k++) {
+		cleanup_free char *text = ladder_text(&rule->ladders[k], (enum dimension)k);
+
+		if (memcmp(&rule->ladders[k], &base->ladders[k], sizeof(base->ladders[k])))
+			buf_printf(out, "; %s %s", ladder_names[k], text);
+	}
+	if (rule->kinds != base->kinds || base->ignore) {
+		buf_puts(out, "; kinds");
+		kinds_text(rule->kinds, out);
+	}
+	buf_puts(out, "\n");
+}
+
+static void rules_text(const struct live_status *s, struct buf *out)
+{
+	buf_puts(out, "kinds      ");
+	kinds_text(s->rules[0].kinds, out);
+	buf_puts(out, s->rules[0].ignore ? ", ignored without a section\n" : "\n");
+	for (int i = 0; i < LADDER_KINDS; i++) {
+		cleanup_free char *text = ladder_text(&s->rules[0].ladders[i], (enum dimension)i);
+
+		buf_printf(out, "%-12s%s\n", ladder_names[i], text);
+	}
+	if (s->meta->rules > 1)
+		buf_puts(out, "sections    the first that matches holds; the rest as above\n");
+	for (unsigned int i = 1; i < s->meta->rules; i++)
+		section_text(s, i, out);
+}
+
 static void status_text(const struct live_status *s, const struct device_list *devices,
 			const struct snapshot *snap, struct buf *out)
 {
@@ -81,17 +129,9 @@ static void status_text(const struct live_status *s, const struct device_list *d
 	time_format_seconds((int64_t)meta->since_realtime_ns, since);
 	buf_printf(out, "collecting  since %s, started by blkhist %.*s (format %u)\n", since,
 		   (int)sizeof(meta->version), meta->version, meta->abi_version);
-	buf_puts(out, "kinds      ");
-	for (int kind = 0; kind < KIND_NR; kind++)
-		if (meta->kinds & 1u << kind)
-			buf_printf(out, " %s", hist_kind_names[kind]);
-	buf_printf(out, "\nissue time  %s (--stamp %s)\n", stamp_text(meta),
+	buf_printf(out, "issue time  %s (--stamp %s)\n", stamp_text(meta),
 		   stamp_mode_names[meta->stamp]);
-	for (int i = 0; i < LADDER_KINDS; i++) {
-		cleanup_free char *text = ladder_text(&meta->ladders[i], (enum dimension)i);
-
-		buf_printf(out, "%-12s%s\n", ladder_names[i], text);
-	}
+	rules_text(s, out);
 	buf_puts(out, "attached   ");
 	for (int i = 0; i < PROG_NR; i++)
 		if (s->points[i].attached)
@@ -123,6 +163,12 @@ static void verify_text(const struct verify_result *v, struct buf *out)
 			buf_printf(out, "..%" PRIu64 " (I/O ran at the start)", r->diskstats_hi);
 		buf_puts(out, r->equal ? "\n" : "  DIFFERENT\n");
 	}
+	for (unsigned int i = 0; i < v->n_skips; i++) {
+		const struct device_name *n = &v->skips[i].name;
+
+		buf_printf(out, "            %-16s %s\n", n->partition[0] ? n->partition : n->disk,
+			   v->skips[i].ignored ? "ignored" : "not compared: no kind 'request'");
+	}
 	buf_printf(out, "            %s\n", v->equal ? "equal" : "NOT equal");
 }
 
@@ -148,7 +194,59 @@ static void verify_json(const struct verify_result *v, struct buf *out)
 		json_key_bool(out, "equal", r->equal);
 		buf_puts(out, "}");
 	}
+	buf_puts(out, "]");
+	json_key(out, "skipped");
+	buf_puts(out, "[");
+	for (unsigned int i = 0; i < v->n_skips; i++) {
+		const struct device_name *n = &v->skips[i].name;
+
+		json_element(out);
+		buf_puts(out, "{");
+		json_key_string(out, "name", n->partition[0] ? n->partition : n->disk);
+		json_key_bool(out, "ignored", v->skips[i].ignored);
+		buf_puts(out, "}");
+	}
 	buf_puts(out, "]}");
+}
+
+static void rule_json(const struct rule *rule, struct buf *out)
+{
+	json_key_bool(out, "ignore", rule->ignore);
+	json_key(out, "kinds");
+	buf_puts(out, "[");
+	for (int kind = 0; kind < KIND_NR; kind++) {
+		if (!(rule->kinds & 1u << kind))
+			continue;
+		json_element(out);
+		json_string(out, hist_kind_names[kind]);
+	}
+	buf_puts(out, "]");
+	json_key(out, "ladders");
+	buf_puts(out, "{");
+	for (int i = 0; i < LADDER_KINDS; i++) {
+		struct ladder l = { .dim = (enum dimension)i,
+				    .n = (unsigned int)rule->ladders[i].n };
+
+		memcpy(l.bound, rule->ladders[i].bound, l.n * sizeof(l.bound[0]));
+		json_bounds(out, ladder_names[i], &l);
+	}
+	buf_puts(out, "}");
+}
+
+static void rules_json(const struct live_status *s, struct buf *out)
+{
+	rule_json(&s->rules[0], out);
+	json_key(out, "sections");
+	buf_puts(out, "[");
+	for (unsigned int i = 1; i < s->meta->rules; i++) {
+		json_element(out);
+		buf_puts(out, "{");
+		json_key_string(out, "name", s->rules[i].glob_text);
+		rule_json(&s->rules[i], out);
+		json_key_u64(out, "ready", s->ready[i]);
+		buf_puts(out, "}");
+	}
+	buf_puts(out, "]");
 }
 
 static void status_json(const struct live_status *s, const struct snapshot *snap,
@@ -163,25 +261,7 @@ static void status_json(const struct live_status *s, const struct snapshot *snap
 	json_key_u64(out, "format", meta->abi_version);
 	json_key_string(out, "stamp", stamp_mode_names[meta->stamp]);
 	json_key_string(out, "stamp_used", stamp_mode_names[meta->stamp_used]);
-	json_key(out, "kinds");
-	buf_puts(out, "[");
-	for (int kind = 0; kind < KIND_NR; kind++) {
-		if (!(meta->kinds & 1u << kind))
-			continue;
-		json_element(out);
-		json_string(out, hist_kind_names[kind]);
-	}
-	buf_puts(out, "]");
-	json_key(out, "ladders");
-	buf_puts(out, "{");
-	for (int i = 0; i < LADDER_KINDS; i++) {
-		struct ladder l = { .dim = (enum dimension)i,
-				    .n = (unsigned int)meta->ladders[i].n };
-
-		memcpy(l.bound, meta->ladders[i].bound, l.n * sizeof(l.bound[0]));
-		json_bounds(out, ladder_names[i], &l);
-	}
-	buf_puts(out, "}");
+	rules_json(s, out);
 	json_key(out, "programs");
 	buf_puts(out, "[");
 	for (int i = 0; i < PROG_NR; i++) {

@@ -118,7 +118,7 @@ static struct error *devices_named(const struct device_list *devices, const stru
 	unsigned int n = 0;
 
 	for (int i = 0; i < names->n; i++) {
-		struct error *err = device_named(devices, names->names[i], &found[n]);
+		struct error *err = device_find(devices, names->names[i], &found[n]);
 
 		if (err && first)
 			return err;
@@ -146,6 +146,8 @@ static struct error *counters_read(const struct plan *plan, bool first, struct s
 	try(device_list_read(system_paths.root, &session.devices));
 	try(devices_named(&session.devices, &plan->names, first, &session.selection));
 	try(live_open(&system_paths, &session.devices, &session.live));
+	for (unsigned int i = 0; i < session.selection.n_devices; i++)
+		try(live_check_counted(session.live, session.selection.devices[i]));
 	return live_read(session.live, &session.devices, &session.selection, ret);
 }
 

@@ -24,16 +24,6 @@ struct error *format_parse(const char *name, enum output_format *ret)
 	return NULL;
 }
 
-struct error *device_check(const struct live *live, const struct device *device)
-{
-	if (device_counted(live, device))
-		return NULL;
-	return error_new(
-		"'%s' has no requests of its own, and the collector was started with --bios off: its "
-		"I/O is counted where it reaches a disk that has requests",
-		device->name.partition[0] ? device->name.partition : device->name.disk);
-}
-
 static struct error *selection_parse(const struct device_list *devices,
 				     const struct operands *names,
 				     const struct selection_settings *settings,
@@ -64,7 +54,7 @@ struct error *session_open(const struct operands *names, const struct selection_
 	try(selection_parse(&ret->devices, names, settings, &ret->selection));
 	try(live_open(&system_paths, &ret->devices, &ret->live));
 	for (unsigned int i = 0; i < ret->selection.n_devices; i++)
-		try(device_check(ret->live, ret->selection.devices[i]));
+		try(live_check_counted(ret->live, ret->selection.devices[i]));
 	return NULL;
 }
 

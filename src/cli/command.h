@@ -55,9 +55,6 @@ struct selection_settings {
 enum output_format { FORMAT_TEXT, FORMAT_JSON };
 struct error *format_parse(const char *name, enum output_format *ret) must_check;
 
-/* Fails, in one sentence, for a device that is not counted. */
-struct error *device_check(const struct live *live, const struct device *device) must_check;
-
 /*
  * What a command works on: the devices of the machine, those of them that were named, and the open
  * collector. Names and options are checked before the collector is opened. Close it in any case.

@@ -8,6 +8,12 @@
 #include "core/buf.h"
 #include "core/util.h"
 
+const char *const ladder_names[LADDER_KINDS] = {
+	[DIM_TIME] = "time",
+	[DIM_SIZE] = "size",
+	[DIM_SECTORS] = "seek",
+};
+
 static const struct dim_info {
 	unsigned int max;
 	const char *range; /* of generators that name none */

@@ -27,6 +27,9 @@
 #include "core/units.h"
 
 #define LADDER_MAX SEEK_BOUNDS_MAX
+#define LADDER_KINDS 3 /* by enum dimension */
+
+extern const char *const ladder_names[LADDER_KINDS]; /* "time", "size", "seek" */
 
 struct ladder {
 	enum dimension dim;

@@ -13,11 +13,11 @@ static bool same(const struct ladder a[LADDER_KINDS], const struct ladder b[LADD
 	return true;
 }
 
-/* The disk's own counters have its ladders; without any, it has the default ones. */
+/* The disk's own counters have its ladders; without any, it has those of its rule. */
 static struct error *disk_ladders(struct live *live, const struct slots *slots,
 				  const struct device *device, struct ladder ret[LADDER_KINDS])
 {
-	meta_ladders(&live->meta, ret);
+	rule_ladders(live_rule(live, device), ret);
 	for (unsigned int i = 0; i < slots->n; i++) {
 		const struct part_key *key = &slots->slot[i].part.key;
 		cleanup(image_deinit) struct image im = {};
@@ -37,7 +37,7 @@ struct error *live_ladders(struct live *live, const struct device *device,
 	cleanup(slots_deinit) struct slots slots = {};
 
 	if (!device) {
-		meta_ladders(&live->meta, ret);
+		rule_ladders(&live->rules[0], ret);
 		return NULL;
 	}
 	try(slots_read(live, &slots));
@@ -80,7 +80,8 @@ struct error *live_set_ladders(struct live *live, const struct device_list *devi
 		for (int k = 0; im.n_blocks && k < LADDER_KINDS; k++)
 			now[k] = image_ladder(&im, (enum dimension)k);
 		if (!im.n_blocks || !same(now, wanted))
-			try(slot_replace(live, slots.slot[i].index, wanted));
+			try(slot_replace(live, slots.slot[i].index, wanted,
+					 live_rule(live, device)->kinds));
 	}
 	return NULL;
 }

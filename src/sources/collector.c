@@ -10,7 +10,6 @@
 
 #include "abi/abi.h"
 #include "config.h"
-#include "core/buf.h"
 #include "core/timefmt.h"
 #include "core/util.h"
 #include "sources/diskstats.h"
@@ -34,12 +33,6 @@ const char *const bios_mode_names[BIOS_NR] = {
 	[BIOS_AUTO] = "auto",
 	[BIOS_ON] = "on",
 	[BIOS_OFF] = "off",
-};
-
-const char *const ladder_names[LADDER_KINDS] = {
-	[DIM_TIME] = "time",
-	[DIM_SIZE] = "size",
-	[DIM_SECTORS] = "seek",
 };
 
 static unsigned int power_of_two(unsigned int n)
@@ -83,19 +76,28 @@ static int quiet(enum libbpf_print_level level, const char *fmt, va_list ap)
 	return 0;
 }
 
+/* Blocks of an inner map: as many as the rule that needs the most, as all have the same size. */
+static unsigned int count_blocks(const struct config *config, unsigned int stripes)
+{
+	unsigned int blocks = HIST_BLOCKS_MIN;
+
+	for (unsigned int i = 0; i < config->n; i++) {
+		unsigned int n = image_blocks(config->rules[i].ladders[DIM_SIZE].n, stripes);
+
+		blocks = n > blocks ? n : blocks;
+	}
+	return blocks;
+}
+
 static void fill_meta(struct meta *meta, const struct live_settings *settings,
 		      const struct kernel_facts *kernel, unsigned int n_cpus)
 {
-	unsigned int n_size = settings->ladders[DIM_SIZE].n;
-
 	*meta = (struct meta){
 		.magic = BLKHIST_ABI_MAGIC,
 		.abi_version = BLKHIST_ABI_VERSION,
 		.since_realtime_ns = (uint64_t)clock_ns(CLOCK_REALTIME),
 		.since_boottime_ns = (uint64_t)clock_ns(CLOCK_BOOTTIME),
-		.kinds = settings->kinds,
 		.max_partitions = BLKHIST_MAX_PARTITIONS,
-		.spare_partitions = SPARE_PARTITIONS,
 		.stamp = settings->stamp,
 		.nested = kernel->skips_nested,
 		.bios = settings->bios,
@@ -104,22 +106,25 @@ static void fill_meta(struct meta *meta, const struct live_settings *settings,
 	meta->stripes = power_of_two(n_cpus);
 	if (meta->stripes > STRIPES_MAX)
 		meta->stripes = STRIPES_MAX;
-	meta->hist_blocks = image_blocks(n_size, meta->stripes);
-	if (meta->hist_blocks < HIST_BLOCKS_MIN)
-		meta->hist_blocks = HIST_BLOCKS_MIN;
+	meta->hist_blocks = count_blocks(settings->config, meta->stripes);
 	meta->stamp_used = settings->stamp == STAMP_KERNEL || (settings->stamp == STAMP_AUTO &&
 							       !kernel->cached_clock) ?
 				   STAMP_KERNEL :
 				   STAMP_OWN;
-	for (int i = 0; i < LADDER_KINDS; i++) {
-		const struct ladder *l = &settings->ladders[i];
+}
 
-		if (strlen(settings->texts[i]) < LADDER_TEXT_MAX)
-			memcpy(meta->ladders[i].text, settings->texts[i],
-			       strlen(settings->texts[i]));
-		meta->ladders[i].n = l->n;
-		memcpy(meta->ladders[i].bound, l->bound, l->n * sizeof(l->bound[0]));
-	}
+/* Writes the settings: the only entry of meta, and the rules. */
+static struct error *write_settings(struct object *object, const struct meta *meta,
+				    const struct rule *rules)
+{
+	__u32 zero = 0;
+
+	if (bpf_map_update_elem(object_map(object, MAP_META), &zero, meta, BPF_ANY))
+		return error_errno(errno, "cannot write the collector's settings");
+	for (__u32 i = 0; i < meta->rules; i++)
+		if (bpf_map_update_elem(object_map(object, MAP_RULES), &i, &rules[i], BPF_ANY))
+			return error_errno(errno, "cannot write the collector's settings");
+	return NULL;
 }
 
 static struct error *push_regions(struct object *object, const struct meta *meta)
@@ -135,9 +140,9 @@ static struct error *build(const struct live_paths *paths, const struct live_set
 	cleanup(object_destroyp) struct object *object = NULL;
 	cleanup(device_list_deinit) struct device_list devices = {};
 	cleanup(live_closep) struct live *live = NULL;
+	cleanup_free struct rule *rules = NULL;
 	struct kernel_facts kernel;
 	struct meta meta;
-	__u32 zero = 0;
 	int n_cpus = libbpf_num_possible_cpus();
 
 	if (n_cpus < 1)
@@ -145,10 +150,10 @@ static struct error *build(const struct live_paths *paths, const struct live_set
 	try(kernel_facts_read(paths, &kernel));
 	try(device_list_read(paths->root, &devices));
 	fill_meta(&meta, settings, &kernel, (unsigned int)n_cpus);
+	try(rules_make(settings->config, &meta, &rules));
 	try(count_regions(paths, &devices, (unsigned int)n_cpus, &meta.regions));
 	try(object_load(paths, &kernel, &meta, &object));
-	if (bpf_map_update_elem(object_map(object, MAP_META), &zero, &meta, BPF_ANY))
-		return error_errno(errno, "cannot write the collector's settings");
+	try(write_settings(object, &meta, rules));
 	try(push_regions(object, &meta));
 	try(object_pin(object, paths, NEW));
 	try(live_open_dir(paths, NEW, &live));
@@ -159,41 +164,6 @@ static struct error *build(const struct live_paths *paths, const struct live_set
 	try(live_diskstats_begin(live, &devices, true));
 	return points_follow_devices(live, &devices);
 }
-
-static struct error *differs(const struct live *live, const struct live_settings *settings)
-{
-	const struct meta *meta = live_meta(live);
-	struct buf what = {};
-	struct error *err;
-
-	for (int i = 0; i < LADDER_KINDS; i++) {
-		const struct ladder *l = &settings->ladders[i];
-
-		if (meta->ladders[i].n != l->n ||
-		    memcmp(meta->ladders[i].bound, l->bound, l->n * sizeof(l->bound[0])))
-			buf_printf(&what, "%s--%s (%s, asked for: %s)", what.len ? ", " : "",
-				   ladder_names[i],
-				   meta->ladders[i].text[0] ? meta->ladders[i].text : "a list",
-				   settings->texts[i]);
-	}
-	if (meta->kinds != settings->kinds)
-		buf_printf(&what, "%s--kinds", what.len ? ", " : "");
-	if (meta->stamp != settings->stamp)
-		buf_printf(&what, "%s--stamp (%s)", what.len ? ", " : "",
-			   stamp_mode_names[meta->stamp]);
-	if (meta->bios != settings->bios)
-		buf_printf(&what, "%s--bios (%s)", what.len ? ", " : "",
-			   bios_mode_names[meta->bios]);
-	if (!what.len)
-		return NULL;
-	err = error_new(
-		"the collector is already running with other settings: %s; nothing was changed; "
-		"stop it first, or set a device's bounds with: blkhist buckets",
-		what.str);
-	buf_deinit(&what);
-	return err;
-}
-
 struct error *live_start(const struct live_paths *paths, const struct live_settings *settings,
 			 bool *already)
 {
@@ -209,7 +179,7 @@ struct error *live_start(const struct live_paths *paths, const struct live_setti
 		cleanup(live_closep) struct live *live = NULL;
 
 		try(live_open_dir(paths, "blkhist", &live));
-		try(differs(live, settings));
+		try(rules_differ(live, settings));
 		*already = true;
 		return NULL;
 	}

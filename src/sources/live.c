@@ -24,6 +24,7 @@ void live_close(struct live *live)
 	for (enum pin_map map = 0; map < MAP_NR; map++)
 		closep(&live->maps[map]);
 	closep(&live->lock);
+	free(live->rules);
 	free(live);
 }
 
@@ -93,9 +94,6 @@ static struct error *read_meta(struct live *live)
 	    meta->regions > 1u << REGION_INDEX_BITS || meta->stripes > STRIPES_MAX ||
 	    meta->stamp >= STAMP_NR || meta->stamp_used >= STAMP_NR || meta->bios >= BIOS_NR)
 		return error_new("the collector's settings are damaged; run: blkhist stop");
-	for (int i = 0; i < LADDER_KINDS; i++)
-		if (meta->ladders[i].n > SEEK_BOUNDS_MAX)
-			return error_new("the collector's settings are damaged; run: blkhist stop");
 	return NULL;
 }
 
@@ -123,20 +121,12 @@ struct error *live_open_dir(const struct live_paths *paths, const char *dir, str
 	for (enum pin_map map = 0; map < MAP_NR; map++)
 		if (map != MAP_META)
 			try(open_map(live, map));
+	try(rules_read(live));
 	try(map_table(live, MAP_PARTS, live->meta.max_partitions * sizeof(struct part),
 		      &live->parts));
 	try(map_table(live, MAP_HINTS, sizeof(struct hints), &live->hints));
 	*ret = take(live);
 	return NULL;
-}
-
-void meta_ladders(const struct meta *meta, struct ladder ret[LADDER_KINDS])
-{
-	for (int i = 0; i < LADDER_KINDS; i++) {
-		ret[i] = (struct ladder){ .dim = (enum dimension)i,
-					  .n = (unsigned int)meta->ladders[i].n };
-		memcpy(ret[i].bound, meta->ladders[i].bound, ret[i].n * sizeof(ret[i].bound[0]));
-	}
 }
 
 static bool part_exists(const struct part *part, const struct device_list *devices)
@@ -170,6 +160,7 @@ static struct error *reclaim_parts(struct live *live, struct slots *slots,
 			slots->slot[kept++] = slots->slot[i];
 			continue;
 		}
+		live->parts[0].changing = POOL_CHANGES;
 		if (bpf_map_delete_elem(live->maps[MAP_PART_IDS], &part->key) && errno != ENOENT)
 			return error_errno(errno,
 					   "cannot give back counters of a device that is gone");
@@ -179,6 +170,7 @@ static struct error *reclaim_parts(struct live *live, struct slots *slots,
 				live->hints->part[h] = 0;
 		try(slot_clear(live, MAP_BASELINES, index));
 		try(slot_clear(live, MAP_HISTS, index));
+		live->parts[0].changing = 0;
 	}
 	slots->n = kept;
 	return NULL;
@@ -192,6 +184,7 @@ static struct error *align_ladders(struct live *live, const struct slots *slots,
 		const struct part *disk = &slots->slot[i].part;
 		cleanup(image_deinit) struct image of_disk = {};
 		struct ladder ladders[LADDER_KINDS];
+		unsigned int kinds;
 
 		if (disk->key.sysfs_id != disk->disk_sysfs_id || !part_exists(disk, devices))
 			continue;
@@ -200,6 +193,7 @@ static struct error *align_ladders(struct live *live, const struct slots *slots,
 			continue;
 		for (int k = 0; k < LADDER_KINDS; k++)
 			ladders[k] = image_ladder(&of_disk, (enum dimension)k);
+		kinds = (unsigned int)image_header(&of_disk)[HDR_KINDS];
 		for (unsigned int j = 0; j < slots->n; j++) {
 			cleanup(image_deinit) struct image of_part = {};
 
@@ -208,7 +202,7 @@ static struct error *align_ladders(struct live *live, const struct slots *slots,
 				continue;
 			try(slot_image(live, MAP_HISTS, slots->slot[j].index, &of_part));
 			if (of_part.n_blocks && !image_same_ladders(&of_disk, &of_part))
-				try(slot_replace(live, slots->slot[j].index, ladders));
+				try(slot_replace(live, slots->slot[j].index, ladders, kinds));
 		}
 	}
 	return NULL;
@@ -219,10 +213,12 @@ struct error *live_make_ready(struct live *live, const struct device_list *devic
 	cleanup(slots_deinit) struct slots slots = {};
 
 	try(slots_recover(live));
+	try(pool_repair(live));
 	try(slots_read(live, &slots));
 	/* Keep the totals of devices that are gone while there is room. */
 	if (slots.n + live->meta.spare_partitions >= live->meta.max_partitions / 2)
 		try(reclaim_parts(live, &slots, devices));
+	try(rules_forget_gone(live, devices));
 	try(align_ladders(live, &slots, devices));
 	try(pool_top_up(live));
 	return slots_unpin_stale(live);
@@ -250,7 +246,7 @@ struct error *live_adopt(struct live *live, const struct device_list *devices)
 
 		for (enum blk_op op = 0; used && op < OP_NR; op++)
 			requests += used->requests[op];
-		if (!device_counted(live, d) || !disk || !requests)
+		if (!live_counts(live, d) || !disk || !requests)
 			continue;
 		try(slot_for_device(live, d, disk, &index));
 		room--;

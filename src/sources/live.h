@@ -10,24 +10,20 @@
 #include <stdint.h>
 
 #include "abi/abi.h"
+#include "core/config.h"
 #include "core/device.h"
 #include "core/ladder.h"
 #include "core/snapshot.h"
 #include "sources/pins.h"
 
-#define LADDER_KINDS 3 /* by enum dimension */
-
 struct live_settings {
-	struct ladder ladders[LADDER_KINDS];
-	const char *texts[LADDER_KINDS]; /* as given */
-	unsigned int kinds;
+	const struct config *config; /* complete */
 	enum stamp_mode stamp;
 	enum bios_mode bios;
 };
 
 extern const char *const stamp_mode_names[STAMP_NR];
 extern const char *const bios_mode_names[BIOS_NR];
-extern const char *const ladder_names[LADDER_KINDS]; /* "time", "size", "seek" */
 
 /*
  * Starts collecting. If a collector is running with the same settings, nothing happens and
@@ -52,8 +48,12 @@ void live_closep(struct live **live);
 
 const struct meta *live_meta(const struct live *live);
 
-/* Whether a device is counted: those without requests can be left out (start --bios). */
-bool device_counted(const struct live *live, const struct device *device);
+/* The rule of a device's disk. */
+const struct rule *live_rule(const struct live *live, const struct device *device);
+/* Devices can be ignored (configuration), and those without requests left out (start --bios off). */
+bool live_counts(const struct live *live, const struct device *device);
+/* Fails if a device is not counted, and says why. */
+struct error *live_check_counted(const struct live *live, const struct device *device) must_check;
 
 /* Which histograms are meant. */
 struct live_selection {
@@ -90,6 +90,8 @@ struct error *live_set_ladders(struct live *live, const struct device_list *devi
 
 struct live_status {
 	const struct meta *meta;
+	const struct rule *rules;       /* meta->rules of them */
+	unsigned int ready[RULES_MAX];  /* counters, by rule */
 	uint64_t memory;                /* bytes, as the kernel charges them for the maps */
 	unsigned int partitions, spare; /* in use, ready */
 	unsigned int regions;           /* of request slots, in use */
@@ -112,10 +114,16 @@ struct verify_row {
 		diskstats_hi; /* rise of diskstats; they differ if I/O ran at the start */
 	bool equal;
 };
+/* A device that has been used and is not compared. */
+struct verify_skip {
+	struct device_name name;
+	bool ignored; /* else its requests are not counted: it has no kind 'request' */
+};
 struct verify_result {
 	struct verify_row *rows;
-	unsigned int n;
-	bool equal; /* all of them */
+	struct verify_skip *skips;
+	unsigned int n, n_skips;
+	bool equal; /* all rows */
 };
 struct error *live_verify(struct live *live, const struct device_list *devices,
 			  struct verify_result *ret) must_check;

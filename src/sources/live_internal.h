@@ -9,15 +9,13 @@
 #include "sources/image.h"
 #include "sources/live.h"
 
-/* Counters kept ready for block devices that nobody has seen yet. */
-#define SPARE_PARTITIONS 4
-
 struct live {
 	struct live_paths paths;
 	const char *dir; /* "blkhist", or "blkhist-new" while it is built */
 	int lock;        /* -1 while it is built */
 	int maps[MAP_NR];
 	struct meta meta;
+	struct rule *rules;  /* meta.rules of them */
 	struct part *parts;  /* mapped: the kernel's own table of BLKHIST_MAX_PARTITIONS */
 	struct hints *hints; /* likewise */
 };
@@ -41,7 +39,9 @@ bool point_attached(const struct live *live, enum pin_prog prog);
 struct error *points_follow_devices(struct live *live,
 				    const struct device_list *devices) must_check;
 
-/* Under the lock. Keeps spare counters ready: a part of live_prepare(). */
+/* Under the lock, parts of live_make_ready(). Takes back indices that a killed process has left. */
+struct error *pool_repair(struct live *live) must_check;
+/* Keeps spare counters ready. */
 struct error *pool_top_up(struct live *live) must_check;
 
 /* Makes counters for the devices that have been used since the machine booted. Under the lock. */
@@ -51,7 +51,7 @@ struct error *live_adopt(struct live *live, const struct device_list *devices) m
 struct error *live_diskstats_begin(struct live *live, const struct device_list *devices,
 				   bool request_based) must_check;
 
-/* The partitions in use, by index into hists. */
+/* The partitions in use, by index into hists; those ignored are not among them. */
 struct slots {
 	struct {
 		unsigned int index;
@@ -86,18 +86,32 @@ struct error *slot_image(struct live *live, enum pin_map outer, unsigned int ind
 struct error *slot_for_device(struct live *live, const struct device *device,
 			      const struct device *disk, unsigned int *ret) must_check;
 
-/* Creates zeroed counters with these ladders. */
+/* Creates zeroed counters. @kinds: bit per enum hist_kind. */
 struct error *slot_create(struct live *live, const struct ladder ladders[LADDER_KINDS],
-			  int *ret) must_check;
+			  unsigned int kinds, int *ret) must_check;
 
 /* Replaces the counters at @index by zeroed ones, carrying their totals over. Under the lock. */
 struct error *slot_replace(struct live *live, unsigned int index,
-			   const struct ladder ladders[LADDER_KINDS]) must_check;
+			   const struct ladder ladders[LADDER_KINDS],
+			   unsigned int kinds) must_check;
 /* Ends replacements that were left undone. Under the lock. */
 struct error *slots_recover(struct live *live) must_check;
 /* Removes pins of inner maps that nothing refers to. Under the lock. */
 struct error *slots_unpin_stale(struct live *live) must_check;
 
-void meta_ladders(const struct meta *meta, struct ladder ret[LADDER_KINDS]);
+/* The indices that are ready, by key of part_pool; 0 for none. */
+struct error *pool_read_ready(struct live *live, __u32 ret[RULES_MAX * POOL_PLACES]) must_check;
+
+/* Makes the rules of a configuration; their number and all spare counters go into @meta. */
+struct error *rules_make(const struct config *config, struct meta *meta,
+			 struct rule **ret) must_check;
+/* Reads those of a collector that is being opened. */
+struct error *rules_read(struct live *live) must_check;
+/* Fails if a configuration is not what is set, and says what differs. */
+struct error *rules_differ(const struct live *live,
+			   const struct live_settings *settings) must_check;
+void rule_ladders(const struct rule *rule, struct ladder ret[LADDER_KINDS]);
+/* Under the lock. Forgets ignored devices that are gone. */
+struct error *rules_forget_gone(struct live *live, const struct device_list *devices) must_check;
 
 #endif

@@ -108,8 +108,9 @@ static struct error *size_maps(struct object *o, const struct meta *meta)
 		{ MAP_HISTS, BLKHIST_MAX_PARTITIONS },
 		{ MAP_RETIRED, BLKHIST_MAX_PARTITIONS },
 		{ MAP_BASELINES, BLKHIST_MAX_PARTITIONS },
-		{ MAP_PART_IDS, BLKHIST_MAX_PARTITIONS },
-		{ MAP_PART_POOL, BLKHIST_MAX_PARTITIONS },
+		/* As many devices that are ignored have an entry, but no counters. */
+		{ MAP_PART_IDS, 2 * BLKHIST_MAX_PARTITIONS },
+		{ MAP_RULES, meta->rules },
 		{ MAP_REGION_IDS, meta->regions },
 		{ MAP_REGION_POOL, meta->regions },
 		{ MAP_HEADS, meta->regions },

@@ -22,6 +22,7 @@ const struct pin_map_info pin_maps[MAP_NR] = {
 	[MAP_PART_IDS] = { "part_ids" },
 	[MAP_HINTS] = { "hints", ".data.hints" },
 	[MAP_PART_POOL] = { "part_pool" },
+	[MAP_RULES] = { "rules" },
 	[MAP_REGION_IDS] = { "region_ids" },
 	[MAP_REGION_POOL] = { "region_pool" },
 	[MAP_HEADS] = { "heads" },

@@ -63,11 +63,6 @@ static struct error *detach_bios(struct live *live)
 	return NULL;
 }
 
-bool device_counted(const struct live *live, const struct device *device)
-{
-	return device->request_based || live->meta.bios != BIOS_OFF;
-}
-
 struct error *points_follow_devices(struct live *live, const struct device_list *devices)
 {
 	bool wanted = live->meta.bios == BIOS_ON, attached = point_attached(live, PROG_BIO_QUEUE);

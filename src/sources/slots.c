@@ -125,13 +125,14 @@ struct error *slot_image(struct live *live, enum pin_map outer, unsigned int ind
 	return image_from_map(blocks, n_blocks, ret);
 }
 
-struct error *slot_create(struct live *live, const struct ladder ladders[LADDER_KINDS], int *ret)
+struct error *slot_create(struct live *live, const struct ladder ladders[LADDER_KINDS],
+			  unsigned int kinds, int *ret)
 {
 	cleanup_free struct hist_block *header = xcalloc(1, sizeof(*header));
 	cleanup_close int fd = -1;
 
 	try(inner_create(live->meta.hist_blocks, false, &fd));
-	image_format(header, ladders, live->meta.kinds, live->meta.hist_blocks, live->meta.stripes,
+	image_format(header, ladders, kinds, live->meta.hist_blocks, live->meta.stripes,
 		     (uint64_t)clock_ns(CLOCK_BOOTTIME), clock_ns(CLOCK_REALTIME));
 	try(inner_write(fd, BLOCK_HEADER, header));
 	*ret = take_fd(fd);
@@ -177,11 +178,11 @@ static struct error *carry(struct live *live, unsigned int index)
 }
 
 struct error *slot_replace(struct live *live, unsigned int index,
-			   const struct ladder ladders[LADDER_KINDS])
+			   const struct ladder ladders[LADDER_KINDS], unsigned int kinds)
 {
 	cleanup_close int old = -1, new = -1;
 
-	try(slot_create(live, ladders, &new));
+	try(slot_create(live, ladders, kinds, &new));
 	try(slot_open(live, MAP_HISTS, index, &old));
 	if (old >= 0)
 		try(slot_set(live, MAP_RETIRED, index, old));
@@ -250,6 +251,8 @@ struct error *slots_read(struct live *live, struct slots *ret)
 
 		prev = &key;
 		if (bpf_map_lookup_elem(live->maps[MAP_PART_IDS], &key, &id))
+			continue;
+		if (id == PART_IGNORED)
 			continue;
 		if (!id || id >= live->meta.max_partitions || slots.n >= live->meta.max_partitions)
 			return error_new(

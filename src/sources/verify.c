@@ -216,6 +216,23 @@ static void compare(struct verify_row *row, const struct diskstats_base *base, u
 		     row->diskstats_hi >= before->seen[op] + least;
 }
 
+/* Whether a device is not compared; noted if it has been used. */
+/* Not all drivers of devices without requests keep statistics. */
+static bool skip(const struct live *live, const struct device *device,
+		 const struct diskstats *stats, struct verify_result *v)
+{
+	const struct rule *rule = live_rule(live, device);
+
+	if (!stats || !(device->request_based || point_attached(live, PROG_BIO_QUEUE)))
+		return true;
+	if (!rule->ignore && rule->kinds & 1u << KIND_REQUEST)
+		return !device->request_based && !diskstats_kept(stats);
+	if (diskstats_kept(stats))
+		v->skips[v->n_skips++] =
+			(struct verify_skip){ .name = device->name, .ignored = rule->ignore };
+	return true;
+}
+
 static struct error *verify_once(struct live *live, const struct device_list *devices,
 				 struct verify_result *ret)
 {
@@ -224,6 +241,7 @@ static struct error *verify_once(struct live *live, const struct device_list *de
 
 	try(sample_read(live, devices, &s));
 	v.rows = xcalloc(devices->n * OP_NR, sizeof(*v.rows));
+	v.skips = xcalloc(devices->n, sizeof(*v.skips));
 	for (unsigned int d = 0; d < devices->n; d++) {
 		const struct device *device = &devices->devices[d];
 		const struct diskstats *stats = sample_stats(&s, device);
@@ -231,10 +249,7 @@ static struct error *verify_once(struct live *live, const struct device_list *de
 		bool idle = device_idle(live, device);
 		__u64 key = device->sysfs_id;
 
-		if (!stats || !(device->request_based || point_attached(live, PROG_BIO_QUEUE)))
-			continue;
-		/* Not all drivers without requests keep statistics. */
-		if (!device->request_based && !diskstats_kept(stats))
+		if (skip(live, device, stats, &v))
 			continue;
 		if (bpf_map_lookup_elem(live->maps[MAP_DISKSTATS], &key, &base) && errno != ENOENT)
 			return error_errno(errno,
@@ -264,8 +279,11 @@ struct error *live_verify(struct live *live, const struct device_list *devices,
 			  struct verify_result *ret)
 {
 	const struct timespec pause = { .tv_nsec = VERIFY_PAUSE_NS };
+	bool possible = false;
 
-	if (!(live->meta.kinds & 1u << KIND_REQUEST))
+	for (unsigned int i = 0; i < live->meta.rules; i++)
+		possible |= !live->rules[i].ignore && live->rules[i].kinds & 1u << KIND_REQUEST;
+	if (!possible)
 		return error_new(
 			"cannot compare with /proc/diskstats: the collector was started without the "
 			"kind 'request'");
@@ -282,6 +300,7 @@ struct error *live_verify(struct live *live, const struct device_list *devices,
 void verify_result_deinit(struct verify_result *v)
 {
 	free(v->rows);
+	free(v->skips);
 	*v = (struct verify_result){};
 }
 
@@ -339,11 +358,11 @@ static struct error *count_keys(int map, size_t key_size, unsigned int *ret)
 
 struct error *live_status(struct live *live, struct live_status *ret)
 {
-	struct live_status s = { .meta = &live->meta };
+	struct live_status s = { .meta = &live->meta, .rules = live->rules };
 	static const enum pin_map outer[] = { MAP_HISTS, MAP_RETIRED, MAP_BASELINES };
+	cleanup(slots_deinit) struct slots slots = {};
+	__u32 ready[RULES_MAX * POOL_PLACES];
 	uint64_t bytes;
-	cleanup_free uint32_t *maps = NULL;
-	unsigned int in_use, with_maps = 0;
 
 	for (enum pin_map map = 0; map < MAP_NR; map++) {
 		try(map_memory(live->maps[map], &bytes));
@@ -353,13 +372,14 @@ struct error *live_status(struct live *live, struct live_status *ret)
 		try(inner_memory(live, outer[i], &s.memory));
 	for (enum pin_prog prog = 0; prog < PROG_NR; prog++)
 		try(point_status(live, prog, &s));
-	try(count_keys(live->maps[MAP_PART_IDS], sizeof(struct part_key), &in_use));
 	try(count_keys(live->maps[MAP_REGION_IDS], sizeof(__u64), &s.regions));
-	try(outer_read(live, MAP_HISTS, &maps));
-	for (unsigned int i = 0; i < live->meta.max_partitions; i++)
-		with_maps += maps[i] != 0;
-	s.partitions = in_use;
-	s.spare = with_maps > in_use ? with_maps - in_use : 0;
+	try(slots_read(live, &slots));
+	s.partitions = slots.n;
+	try(pool_read_ready(live, ready));
+	for (unsigned int key = 0; key < ARRAY_SIZE(ready); key++) {
+		s.ready[key / POOL_PLACES] += ready[key] != 0;
+		s.spare += ready[key] != 0;
+	}
 	*ret = s;
 	return NULL;
 }

@@ -25,6 +25,7 @@ import traceback
 
 BPFFS = '/sys/fs/bpf'
 PIN_DIR = BPFFS + '/blkhist'
+CONFIG = '/etc/blkhist.conf'
 BPF_FS_MAGIC = 0xcafe4a11
 NAMESPACE_MARK = 'BLKHIST_TEST_NAMESPACE'
 
@@ -161,6 +162,8 @@ def _enter_namespace():
         sys.exit('this is the mount namespace of the machine; refusing to go on')
     unmount_bpffs()
     mount_bpffs()
+    if os.path.exists(CONFIG):  # what is set for this machine is not what is tested
+        subprocess.run(['mount', '--bind', '/dev/null', CONFIG], check=True)
 
 
 def bpffs_mounted():
