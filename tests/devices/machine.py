@@ -6,17 +6,21 @@ partitions, and the kernel's own trace of a disk.
 They load drivers with parameters of their own and write to every disk: only in a virtual machine.
 """
 import collections
+import concurrent.futures
 import contextlib
 import fcntl
+import functools
 import glob
 import os
 import platform
+import random
 import struct
 import subprocess
 import sys
 import time
 
-from lib import MIB, OPS, Skip, equal, read_file, show, verify, write_file
+from lib import (KIB, MIB, OPS, Skip, between, equal, read_file, row_bound, show, verify,
+                 write_file)
 
 CONFIGFS = '/sys/kernel/config'
 DEBUGFS = '/sys/kernel/debug'
@@ -87,9 +91,9 @@ class Device:
 
     def __init__(self, env, name):
         self.name = name
-        self.path = wait_for(lambda: os.path.exists(f'/dev/{name}') and f'/dev/{name}', f'/dev/{name}')
+        self.path = f'/dev/{name}'
+        wait_for(lambda: os.path.exists(self.path), self.path)
         self.size = int(read_file(f'/sys/block/{name}/size')) * 512
-        self.number = read_file(f'/sys/block/{name}/dev')
         self._env = env
 
     def partition(self, number, start, length):
@@ -155,7 +159,7 @@ def scsi_debug(env, **parameters):
     """The only disk of a scsi_debug host."""
     load_module('sd_mod')
     modprobe(env, 'scsi_debug', **{'dev_size_mb': 64, **parameters})
-    # The disk is looked at in the background; its cache type is the last that is asked for.
+    # It is looked at in the background.
     [name] = wait_for(lambda: scsi_disks('Linux'), 'the disk of scsi_debug')
     device = Device(env, name)
     settle_disk(device)
@@ -164,10 +168,9 @@ def scsi_debug(env, **parameters):
 
 def settle_disk(device):
     """Waits until the kernel has no more I/O of its own on a new disk."""
-    seen = None
-    quiet = 0
+    seen, quiet = None, 0
     while quiet < 10:
-        now = read_file(f'/sys/block/{device.name}/stat'), device.size
+        now = read_file(f'/sys/block/{device.name}/stat')
         quiet = quiet + 1 if now == seen else 0
         seen = now
         time.sleep(0.02)
@@ -211,6 +214,123 @@ def nvme_namespace(env, serial, nsid):
         return None
 
     return Device(env, wait_for(find, f'namespace {nsid} of {serial}'))
+
+
+# --- loads ---
+
+def in_parallel(functions):
+    """Runs them in threads, and raises what one of them has raised."""
+    with concurrent.futures.ThreadPoolExecutor(len(functions)) as pool:
+        for future in [pool.submit(f) for f in functions]:
+            future.result()
+
+
+def load(env, *names, jobs=4, each=10, discard=True):
+    """
+    Concurrent I/O to each of these block devices, never twice to the same place nor to two that adjoin,
+    so that nothing is merged. Returns what was done: the logs of lib.Disk, by name.
+    """
+    logs = {name: {op: [] for op in OPS} for name in names}
+
+    def run(name, job):
+        disk = env.disk(f'/dev/{name}')
+        size = int(read_file(f'/sys/class/block/{name}/size')) * 512
+        places = [job * 128 * KIB + i * jobs * 128 * KIB for i in range(each * 3)]
+        assert places[-1] + 64 * KIB <= size
+        random.Random(job).shuffle(places)
+        for _ in range(each):
+            disk.read(places.pop(), 4 * KIB)
+            disk.write(places.pop(), 16 * KIB)
+            if discard:
+                disk.discard(places.pop(), 64 * KIB)
+        for op, log in disk.log.items():
+            logs[name][op] += log
+
+    in_parallel([functools.partial(run, name, job) for name in names for job in range(jobs)])
+    return logs
+
+
+def counts_of(*logs):
+    """How many there were, by operation."""
+    counts = {op: sum(len(log[op]) for log in logs) for op in OPS}
+    return {op: n for op, n in counts.items() if n}
+
+
+@contextlib.contextmanager
+def on_cpu(cpu):
+    """For this thread only."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {cpu})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def check_known_times(hist, low_ns, log):
+    """Each took low_ns at least, and not longer than the call around it."""
+    equal(hist.count, len(log), 'requests')
+    for bound in hist.data['bounds']:
+        at_most = sum(n for b, n in hist.by_bound().items() if b is not None and b <= bound)
+        between(sum(ns <= bound for _, _, ns in log), at_most, len(log) if low_ns <= bound else 0,
+                f'times of at most {bound} ns where {low_ns} ns are known')
+    between(low_ns * len(log), hist.sum, sum(ns for _, _, ns in log), 'their sum')
+
+
+def check_every_operation(env, device, flush=True, discard=True):
+    """A load on the disk and on two partitions at once, against all that is known of it."""
+    parts = device.two_partitions()
+    env.start()
+    with Trace(device.name) as trace:
+        logs = load(env, *parts, device.name, jobs=2, discard=discard)
+        disk = env.disk(device.path)
+        for i in range(5 if flush else 0):
+            disk.write(i * 32 * KIB, 4 * KIB)
+            disk.flush()
+    snapshot = check_against_trace(device, trace, counts_of(*logs.values(), disk.log))
+    for name in parts:
+        verify(name)
+        equal(snapshot.counts(name), counts_of(logs[name]), f'requests of {name}')
+    equal(snapshot.names(), {device.name, *parts}, 'names')
+
+
+def check_heads(snapshot, name, log, per_queue):
+    """
+    The distances of a log of (hardware queue, offset, size) in the order of issue: from the end of
+    the one before of the same queue, or of the whole disk.
+    """
+    ends, expected = {}, {}
+    total = 0
+    hist = snapshot.get(name, 'seek')
+    for queue, offset, size in log:
+        head = queue if per_queue else 0
+        if head in ends:
+            distance = (offset - ends[head]) // 512
+            bound = row_bound(hist.data['bounds'], distance)
+            expected[bound] = expected.get(bound, 0) + 1
+            total += distance
+        ends[head] = offset + size
+    equal(hist.by_bound(), expected, 'seek distances')
+    equal(hist.sum, total, 'sum of the seek distances')
+
+
+def check_seek(env, device, per_queue):
+    """Two processors, each of which reads a place of its own in sequence, in turns."""
+    queues = {cpu: i for i, cpus in enumerate(device.hardware_queues()) for cpu in cpus}
+    cpus = sorted(os.sched_getaffinity(0))
+    if len({queues[cpu] for cpu in cpus}) < 2:
+        raise Skip('needs two hardware queues')
+    one, other = cpus[0], next(cpu for cpu in cpus if queues[cpu] != queues[cpus[0]])
+    env.start()
+    disk, log = env.disk(device.path), []
+    for i in range(20):
+        for cpu, at in ((one, 0), (other, 8 * MIB), (other, 8 * MIB + 4 * KIB)):
+            offset = at + i * 8 * KIB
+            with on_cpu(cpu):
+                disk.read(offset, 4 * KIB)
+            log.append((queues[cpu], offset, 4 * KIB))
+    check_heads(show(device.name), device.name, log, per_queue)
+    verify(device.name)
 
 
 # --- the kernel's trace ---
@@ -285,10 +405,9 @@ class Trace:
             os.close(self._fd)
         self.events.sort()
 
-    def counts(self, action, first=0, last=2**64):
-        """Events by operation, of those that begin in these sectors."""
-        return dict(collections.Counter(e.op for e in self.events
-                                        if e.action == action and first <= e.sector <= last))
+    def counts(self, action):
+        """Events by operation."""
+        return dict(collections.Counter(e.op for e in self.events if e.action == action))
 
     def bytes(self):
         """Completed, by operation, without those that have none."""
@@ -305,22 +424,23 @@ def subtract(of, *others):
     return {op: n for op, n in rest.items() if n}
 
 
-def check_against_trace(device, trace, load=None, also=()):
+def check_against_trace(device, trace, load=None, forced=0):
     """
     All there is to compare of a disk that was idle at the start and is now: our counts with
     /proc/diskstats, with the kernel's trace event by event, and with those of the load.
 
-    Every issue ends in a completion or a requeue. A completion counts unless it is a partial one; of
-    a write without data, which nobody issues, there is only the completion. Returns the snapshot.
+    Every issue ends in a completion or a requeue. A completion counts unless it is a partial one. A
+    write without data, for a flush, is never issued; a forced write that needs a flush is completed
+    once more, without bytes, when that is done. Returns the snapshot.
     """
-    verify(device.name, *also)
+    verify(device.name)
     snapshot = show(device.name)
     losses = snapshot.losses
     requeues, completions = trace.counts('requeue'), trace.counts('complete')
     requests, services = snapshot.counts(device.name), snapshot.counts(device.name, 'service')
     equal(subtract(trace.counts('issue'), requeues), services, 'D without R, and service times')
     equal(sum(requeues.get(op, 0) for op in OPS), losses['requeued'], 'R, and requeued')
-    partial = subtract(completions, requests)
+    partial = subtract(completions, requests, {'write': forced})
     assert all(n > 0 for n in partial.values()), f'C {completions}, requests {requests}'
     equal(sum(partial.values()), losses['partial'], f'C {completions} without requests, and partial')
     equal(subtract(requests, services), {'write': losses['unissued']} if losses['unissued'] else {},
