@@ -361,6 +361,7 @@ static void status_json(const struct live *live, const struct live_status *s,
 		json_key_bool(out, "attached", s->points[i].attached);
 		json_key_u64(out, "runs", s->points[i].runs);
 		json_key_u64(out, "run_ns", s->points[i].run_ns);
+		json_key_u64(out, "verified_insns", s->points[i].verified);
 		buf_puts(out, "}");
 	}
 	buf_puts(out, "]");
