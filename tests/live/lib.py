@@ -54,6 +54,21 @@ def test(function):
     return function
 
 
+def on_every_kernel(function):
+    """Marks a test of what depends on the kernel: in virtual machines only these are run."""
+    function.on_every_kernel = True
+    return function
+
+
+def _chosen():
+    """The tests named on the command line, or all that apply here."""
+    if sys.argv[1:]:
+        return [t for t in _tests if t.__name__ in sys.argv[1:]]
+    if 'BLKHIST_VM' in os.environ and any(hasattr(t, 'on_every_kernel') for t in _tests):
+        return [t for t in _tests if hasattr(t, 'on_every_kernel')]
+    return _tests
+
+
 def _diagnose(text):
     for line in text.rstrip().splitlines():
         print('#', line)
@@ -125,7 +140,7 @@ def main():
     _enter_namespace()
     signal.signal(signal.SIGTERM, _terminate)
     signal.signal(signal.SIGINT, _terminate)
-    tests = [t for t in _tests if not sys.argv[1:] or t.__name__ in sys.argv[1:]]
+    tests = _chosen()
     print(f'1..{len(tests)}')
     results = [_run(i, t) for i, t in enumerate(tests, 1)]
     sys.exit(0 if all(results) else 1)

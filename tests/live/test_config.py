@@ -8,7 +8,7 @@ import tempfile
 import time
 
 from lib import (KIB, MIB, PIN_DIR, Disk, blkhist, bpffs_entries, bpftool, difference, diskstats, equal, main,
-                 refused, show, spawn, stale_pins, status, test, verify, write_file)
+                 on_every_kernel, refused, show, spawn, stale_pins, status, test, verify, write_file)
 
 MS = 1000 * 1000
 
@@ -73,6 +73,7 @@ size = 64KiB
 
 
 @test
+@on_every_kernel
 def a_disk_that_appears_later(env):
     """Its first I/O comes before any command: fio's counts, in its section's bounds."""
     one, other, third = next_names(env, 3)
@@ -118,6 +119,7 @@ def more_disks_than_are_ready(env):
 
 
 @test
+@on_every_kernel
 def ignored(env):
     a, b = env.loop(), env.loop()
     a1 = a.partition(1, MIB, 8 * MIB)

@@ -4,8 +4,8 @@
 import contextlib
 import os
 
-from lib import (KIB, MIB, TIMED, Disk, blkhist, difference, diskstats, equal, main, refused, show, status, test,
-                 verify)
+from lib import (KIB, MIB, TIMED, Disk, blkhist, difference, diskstats, equal, main, on_every_kernel,
+                 refused, show, status, test, verify)
 
 
 def read(path, n, size=4 * KIB):
@@ -16,6 +16,7 @@ def read(path, n, size=4 * KIB):
 
 
 @test
+@on_every_kernel
 def a_new_device_is_counted_from_its_first_io(env):
     env.start()
     loop = env.loop()
@@ -63,6 +64,7 @@ def more_new_devices_than_spare_counters(env):
 
 
 @test
+@on_every_kernel
 def a_new_partition_is_counted_from_its_first_io(env):
     loop = env.loop()
     env.start()
@@ -75,6 +77,7 @@ def a_new_partition_is_counted_from_its_first_io(env):
 
 
 @test
+@on_every_kernel
 def a_reused_number_begins_at_zero(env):
     loop = env.loop()
     env.start()

@@ -12,8 +12,8 @@ import subprocess
 import tempfile
 import time
 
-from lib import (BLKHIST, KIB, MIB, TIMED, Disk, between, blkhist, equal, main, refused, show, status, test,
-                 unseen)
+from lib import (BLKHIST, KIB, MIB, TIMED, Disk, between, blkhist, equal, main, on_every_kernel, refused, show,
+                 status, test, unseen)
 
 WIDTH = 100
 ROW = re.compile(r'(\d\d:\d\d:\d\d) (\S+) +(read|write|discard|flush) +(\S+) +(\S+)(.*)')
@@ -99,6 +99,7 @@ def check_object(o):
 
 
 @test
+@on_every_kernel
 def intervals_add_up_to_the_load(env):
     """To the request and to the byte, while somebody resets and others look on."""
     loop, p1, p2 = env.two_partitions()
