@@ -2,9 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """null_blk with requests: known service times, hardware queues, schedulers, shared tags."""
 import contextlib
-import functools
 
-from lib import KIB, MIB, Skip, diskstats, difference, equal, main, show, test, verify, write_file
+from lib import KIB, MIB, difference, diskstats, equal, main, show, test, verify
 from machine import (Device, Trace, check_against_trace, check_every_operation, check_known_times, check_seek,
                      counts_of, disks, load, modprobe, null_blk)
 
@@ -16,9 +15,10 @@ HARDWARE_QUEUES = (1, 4)
 @test
 def service_time_is_in_the_right_bucket(env):
     """A timer ends each request: not a single one may be faster than it."""
-    for delay in (1 * MS, 10 * MS, 40 * MS):
-        device = null_blk(env, queue_mode=2, irqmode=2, completion_nsec=delay)
-        env.start()
+    devices = {delay: null_blk(env, queue_mode=2, irqmode=2, completion_nsec=delay)
+               for delay in (1 * MS, 10 * MS, 40 * MS)}
+    env.start()
+    for delay, device in devices.items():
         disk = env.disk(device.path)
         for i in range(10):
             disk.read(i * MIB, 4 * KIB)
@@ -30,48 +30,42 @@ def service_time_is_in_the_right_bucket(env):
         verify(device.name)
 
 
-def scheduler_test(queues, scheduler):
+def scheduler_test(scheduler):
     def run(env):
-        device = null_blk(env, queue_mode=2, irqmode=2, completion_nsec=50000, submit_queues=queues,
-                          memory_backed=1, discard=1)
-        equal(len(device.hardware_queues()), queues, 'hardware queues')
-        device.scheduler(scheduler)
-        device.queue('nomerges', 2)
+        devices = {n: null_blk(env, queue_mode=2, irqmode=2, completion_nsec=50000, submit_queues=n,
+                               memory_backed=1, discard=1) for n in HARDWARE_QUEUES}
+        for queues, device in devices.items():
+            equal(len(device.hardware_queues()), queues, 'hardware queues')
+            device.scheduler(scheduler)
+            device.queue('nomerges', 2)
         env.start()
-        with Trace(device.name) as trace:
-            logs = load(env, device.name)
-        check_against_trace(device, trace, counts_of(*logs.values()))
-    run.__name__ = f'counts_with_{queues}_hardware_queues_and_{scheduler.replace("-", "_")}'
+        for device in devices.values():
+            with Trace(device.name) as trace:
+                logs = load(env, device.name)
+            check_against_trace(device, trace, counts_of(*logs.values()))
+    run.__name__ = f'counts_with_{scheduler.replace("-", "_")}'
     test(run)
 
 
-for _queues in HARDWARE_QUEUES:
-    for _scheduler in SCHEDULERS:
-        scheduler_test(_queues, _scheduler)
+for _scheduler in SCHEDULERS:
+    scheduler_test(_scheduler)
 
 
 @test
 def partitions_and_all_operations(env):
-    """Without a cache of its own it needs no flush: an fsync asks for nothing then."""
-    check_every_operation(env, null_blk(env, memory_backed=1, discard=1), flush=False)
+    """Without and with a cache; the first needs no flush."""
+    options = dict(queue_mode=2, memory_backed=1, discard=1)
+    check_every_operation(env, null_blk(env, **options), null_blk(env, cache_size=4, **options))
 
 
 @test
-def flushes_of_a_cache(env):
-    device = null_blk(env, memory_backed=1, discard=1, cache_size=4)
-    check_every_operation(env, device)
-
-
-@test
-def one_head_per_hardware_queue(env):
-    check_seek(env, null_blk(env, queue_mode=2, submit_queues=4), per_queue=True)
-
-
-@test
-def one_head_of_a_rotational_disk(env):
-    device = null_blk(env, queue_mode=2, submit_queues=4)
-    device.queue('rotational', 1)
-    check_seek(env, device, per_queue=False)
+def heads(env):
+    """One per hardware queue; one in all if it is rotational."""
+    devices = [null_blk(env, queue_mode=2, submit_queues=4) for _ in range(2)]
+    devices[1].queue('rotational', 1)
+    env.start()
+    for device, per_queue in zip(devices, (True, False)):
+        check_seek(env, device, per_queue)
 
 
 @test

@@ -4,7 +4,7 @@
 import contextlib
 import os
 
-from lib import KIB, MIB, equal, main, show, test, verify, write_file
+from lib import KIB, MIB, blkhist, equal, main, show, test, verify, write_file
 from machine import (Trace, check_against_trace, check_every_operation, check_known_times, counts_of, load,
                      scsi_debug)
 
@@ -17,6 +17,7 @@ TIMEOUT = 0x4
 RECOVERED_ERROR = 0x8
 TRANSPORT_ERROR = 0x10
 SHORT_TRANSFER = 0x100
+FULL = 0x800
 HOST_BUSY = 0x8000
 
 
@@ -36,30 +37,23 @@ def injecting(opts, every_nth):
 
 
 @test
-def delay_in_nanoseconds(env):
+def delays(env):
+    """In nanoseconds and in jiffies, of which one is 1 ms at least."""
+    device = scsi_debug(env, delay=0)
+    env.start()
     # Below 1 ms the driver of some kernels does not wait at all.
-    device = scsi_debug(env, ndelay=5 * MS)
-    env.start()
-    disk = env.disk(device.path)
-    for i in range(20):
-        disk.read(i * MIB, 4 * KIB)
-        disk.write(i * MIB, 64 * KIB)
-    snapshot = show(device.name)
-    for op in ('read', 'write'):
-        for kind in ('service', 'request'):
-            check_known_times(snapshot.get(device.name, kind, op), 5 * MS, disk.log[op])
+    for setting, value, delay in (('ndelay', 5 * MS, 5 * MS), ('delay', 20, 20 * MS)):
+        write_file(f'{DRIVER}/{setting}', str(value))
+        blkhist('reset', device.name)
+        disk = env.disk(device.path)
+        for i in range(10):
+            disk.read(i * MIB, 4 * KIB)
+            disk.write(i * MIB, 64 * KIB)
+        snapshot = show(device.name)
+        for op in ('read', 'write'):
+            for kind in ('service', 'request'):
+                check_known_times(snapshot.get(device.name, kind, op), delay, disk.log[op])
     verify(device.name)
-
-
-@test
-def delay_in_jiffies(env):
-    """A jiffy is 1 ms at least."""
-    device = scsi_debug(env, delay=20)
-    env.start()
-    disk = env.disk(device.path)
-    for i in range(5):
-        disk.read(i * MIB, 4 * KIB)
-    check_known_times(show(device.name).get(device.name, 'service', 'read'), 20 * MS, disk.log['read'])
 
 
 @test
@@ -142,14 +136,15 @@ def partial_transfers(env):
 
 @test
 def full_queue(env):
-    """The device takes fewer commands than the disk believes: TASK SET FULL, and once more."""
-    device = scsi_debug(env, ndelay=5 * MS, max_queue=2)
-    write_file(f'/sys/block/{device.name}/device/queue_depth', '8')
+    """The device refuses what it cannot take (TASK SET FULL); it is sent once more."""
+    device = scsi_debug(env, ndelay=20 * MS)
+    write_file(f'/sys/block/{device.name}/device/queue_depth', '2')
     device.queue('nomerges', 2)
     env.start()
-    with Trace(device.name) as trace:
-        logs = load(env, device.name, jobs=8, each=5, discard=False)
-    check_against_trace(device, trace, counts_of(*logs.values()))
+    with Trace(device.name) as trace, injecting(FULL, 3):
+        logs = load(env, device.name, jobs=8, each=3, discard=False)
+    snapshot = check_against_trace(device, trace, counts_of(*logs.values()))
+    assert snapshot.losses['requeued'], 'nothing was refused'
 
 
 @test
