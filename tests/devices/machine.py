@@ -5,6 +5,7 @@ partitions, and the kernel's own trace of a disk.
 
 They load drivers with parameters of their own and write to every disk: only in a virtual machine.
 """
+import atexit
 import collections
 import concurrent.futures
 import contextlib
@@ -19,8 +20,12 @@ import subprocess
 import sys
 import time
 
-from lib import (KIB, MIB, OPS, Skip, between, equal, read_file, row_bound, show, verify,
+from lib import (KIB, MIB, OPS, Env, Skip, between, blkhist, equal, read_file, row_bound, show, verify,
                  write_file)
+
+# What the whole program acquires; a test has an Env of its own.
+shared = Env()
+atexit.register(shared.close)
 
 CONFIGFS = '/sys/kernel/config'
 DEBUGFS = '/sys/kernel/debug'
@@ -52,8 +57,11 @@ def load_module(name):
 
 
 def unload_module(name):
+    if not os.path.exists(f'/sys/module/{name}'):
+        return
     for _ in range(100):  # somebody may just be closing its devices
-        if subprocess.run(['modprobe', '-r', name], capture_output=True, check=False).returncode == 0:
+        # Not modprobe -r, which also unloads configfs: on 5.10 that ends in a fault soon after.
+        if subprocess.run(['rmmod', name], capture_output=True, check=False).returncode == 0:
             return
         time.sleep(0.05)
     raise AssertionError(f'{name} cannot be unloaded')
@@ -65,10 +73,18 @@ def modprobe(env, name, **parameters):
     unknown = set(parameters) - module_parameters(name)
     if unknown:
         raise Skip(f'{name} of kernel {platform.release()} has no {", ".join(sorted(unknown))}')
-    if os.path.exists(f'/sys/module/{name}'):
-        unload_module(name)
+    unload_module(name)
     env.callback(unload_module, name)
     subprocess.run(['modprobe', name, *(f'{k}={v}' for k, v in parameters.items())], check=True)
+
+
+@functools.cache
+def collect():
+    """
+    Starts the collector, once: starting takes a second here. A test resets what it looks at; devices
+    that it adds are counted from their first request on.
+    """
+    shared.start()
 
 
 def wait_for(condition, what):
@@ -129,15 +145,19 @@ class Device:
         return [[int(cpu) for cpu in read_file(f'{q}/cpu_list').split(',') if cpu.strip()] for q in queues]
 
 
+@functools.cache
+def _null_blk_directory():
+    modprobe(shared, 'null_blk', nr_devices=0)
+    if not os.path.exists(f'{CONFIGFS}/nullb'):
+        subprocess.run(['mount', '-t', 'configfs', 'configfs', CONFIGFS], check=True)
+        shared.callback(subprocess.run, ['umount', CONFIGFS], check=True)
+    return f'{CONFIGFS}/nullb'
+
+
 def null_blk(env, **attributes):
     """One made in configfs; Skip if the driver does not know one of the attributes."""
-    load_module('null_blk') if os.path.exists('/sys/module/null_blk') else modprobe(env, 'null_blk', nr_devices=0)
-    if not os.path.exists(f'{CONFIGFS}/nullb'):
-        load_module('configfs')
-        subprocess.run(['mount', '-t', 'configfs', 'configfs', CONFIGFS], check=True)
-        env.callback(subprocess.run, ['umount', CONFIGFS], check=True)
+    directory = f'{_null_blk_directory()}/blkhist{len(disks())}'
     before = disks()
-    directory = f'{CONFIGFS}/nullb/test{len(os.listdir(f"{CONFIGFS}/nullb"))}'
     os.mkdir(directory)
     env.callback(os.rmdir, directory)
     if os.path.exists(f'{directory}/poll_queues'):  # one by default, beside the others
@@ -150,6 +170,15 @@ def null_blk(env, **attributes):
     env.callback(write_file, f'{directory}/power', '0')
     [name] = disks() - before
     return Device(env, name)
+
+
+def null_blk_pair(env, **parameters):
+    """Two made when the driver is loaded, which has parameters that configfs has not."""
+    unload_module('null_blk')
+    _null_blk_directory.cache_clear()
+    before = disks()
+    modprobe(env, 'null_blk', nr_devices=2, **parameters)
+    return [Device(env, name) for name in sorted(disks() - before)]
 
 
 def scsi_disks(vendor):
@@ -281,11 +310,11 @@ def check_known_times(hist, low_ns, log):
 
 def check_every_operation(env, *devices):
     """A load on each disk and on two partitions of it at once, against all that is known of it."""
-    parts = {device: device.two_partitions() for device in devices}
-    env.start()
+    collect()
     for device in devices:
+        parts = device.two_partitions()
         with Trace(device.name) as trace:
-            logs = load(env, device.name, *parts[device], jobs=2, discard=device.queue('discard_max_bytes') != '0')
+            logs = load(env, device.name, *parts, jobs=2, discard=device.queue('discard_max_bytes') != '0')
             disk = env.disk(device.path)
             for i in range(5):
                 disk.write(i * 32 * KIB, 4 * KIB)
@@ -293,47 +322,45 @@ def check_every_operation(env, *devices):
         if device.queue('write_cache') == 'write through':
             disk.log['flush'] = []  # the kernel asks for none
         snapshot = check_against_trace(device, trace, counts_of(*logs.values(), disk.log))
-        for name in parts[device]:
+        for name in parts:
             verify(name)
             equal(snapshot.counts(name), counts_of(logs[name]), f'requests of {name}')
-        equal(snapshot.names(), {device.name, *parts[device]}, 'names')
+        equal(snapshot.names(), {device.name, *parts}, 'names')
 
 
-def check_heads(snapshot, name, log, per_queue):
+def check_together(env, one, other, discard=False):
+    """Two devices that share their tags, at once: nothing is taken for the other's."""
+    for device in (one, other):
+        device.queue('nomerges', 2)
+    with Trace(one.name) as trace_one, Trace(other.name) as trace_other:
+        logs = load(env, one.name, other.name, jobs=3, discard=discard)
+    for device, trace in ((one, trace_one), (other, trace_other)):
+        check_against_trace(device, trace, counts_of(logs[device.name]))
+
+
+def check_seek(device, disk, per_queue):
     """
-    The distances of a log of (hardware queue, offset, size) in the order of issue: from the end of
-    the one before of the same queue, or of the whole disk.
+    Two processors read a place of their own in sequence, in turns. Each distance is from the end of
+    what was read before through the same hardware queue, or on the whole disk.
     """
-    ends, expected = {}, {}
-    total = 0
-    hist = snapshot.get(name, 'seek')
-    for queue, offset, size in log:
-        head = queue if per_queue else 0
-        if head in ends:
-            distance = (offset - ends[head]) // 512
-            bound = row_bound(hist.data['bounds'], distance)
-            expected[bound] = expected.get(bound, 0) + 1
-            total += distance
-        ends[head] = offset + size
-    equal(hist.by_bound(), expected, 'seek distances')
-    equal(hist.sum, total, 'sum of the seek distances')
-
-
-def check_seek(env, device, per_queue):
-    """Two processors, each of which reads a place of its own in sequence, in turns."""
     queues = {cpu: i for i, cpus in enumerate(device.hardware_queues()) for cpu in cpus}
     cpus = sorted(os.sched_getaffinity(0))
-    if len({queues[cpu] for cpu in cpus}) < 2:
-        raise Skip('needs two hardware queues')
     one, other = cpus[0], next(cpu for cpu in cpus if queues[cpu] != queues[cpus[0]])
-    disk, log = env.disk(device.path), []
+    ends, distances = {}, []
     for i in range(20):
+        if i == 1:  # each head is somewhere now
+            blkhist('reset', device.name)
+            distances.clear()
         for cpu, at in ((one, 0), (other, 8 * MIB), (other, 8 * MIB + 4 * KIB)):
-            offset = at + i * 8 * KIB
+            offset, head = at + i * 8 * KIB, queues[cpu] if per_queue else 0
             with on_cpu(cpu):
                 disk.read(offset, 4 * KIB)
-            log.append((queues[cpu], offset, 4 * KIB))
-    check_heads(show(device.name), device.name, log, per_queue)
+            distances.append((offset - ends.get(head, 0)) // 512)
+            ends[head] = offset + 4 * KIB
+    hist = show(device.name).get(device.name, 'seek')
+    expected = collections.Counter(row_bound(hist.data['bounds'], d) for d in distances)
+    equal(hist.by_bound(), dict(expected), 'seek distances')
+    equal(hist.sum, sum(distances), 'sum of the seek distances')
     verify(device.name)
 
 
@@ -381,7 +408,7 @@ def read_trace(data):
 class Trace:
     """
     What blktrace sees of a disk while in `with`: the kernel side of it, without the program, whose
-    beginning nobody can wait for.
+    beginning nobody can wait for. Resets the disk's histograms, so that they have the same.
     """
 
     def __init__(self, name, actions=('issue', 'complete', 'requeue')):
@@ -390,6 +417,8 @@ class Trace:
         self.events = []
 
     def __enter__(self):
+        blkhist('reset', self.name)
+        self.losses = show(self.name).losses
         self._fd = os.open(f'/dev/{self.name}', os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         setup = bytearray(SETUP.pack(b'', self.mask, BUFFER_SIZE, BUFFERS, 0, 0, 0))
         fcntl.ioctl(self._fd, BLKTRACESETUP, setup)
@@ -452,7 +481,8 @@ def check_against_trace(device, trace, load=None, forced=0):
     """
     verify(device.name)
     snapshot = show(device.name)
-    losses = snapshot.losses
+    # Losses are not of a device; all others are idle.
+    losses = snapshot.losses = {name: n - trace.losses.get(name, 0) for name, n in snapshot.losses.items()}
     requeues, completions = trace.counts('requeue'), trace.counts('complete')
     requests, services = snapshot.counts(device.name), snapshot.counts(device.name, 'service')
     equal(subtract(trace.counts('issue'), trace.taken_back()), services, 'D without R, and service times')

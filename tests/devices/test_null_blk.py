@@ -3,9 +3,9 @@
 """null_blk with requests: known service times, hardware queues, schedulers, shared tags."""
 import contextlib
 
-from lib import KIB, MIB, difference, diskstats, equal, main, show, test, verify
-from machine import (Device, Trace, check_against_trace, check_every_operation, check_known_times, check_seek,
-                     counts_of, disks, load, modprobe, null_blk)
+from lib import KIB, MIB, blkhist, difference, diskstats, equal, main, show, test, verify
+from machine import (Trace, check_against_trace, check_every_operation, check_known_times, check_seek,
+                     check_together, collect, counts_of, load, null_blk, null_blk_pair)
 
 MS = 10**6
 SCHEDULERS = ('none', 'mq-deadline', 'bfq', 'kyber')
@@ -17,8 +17,9 @@ def service_time_is_in_the_right_bucket(env):
     """A timer ends each request: not a single one may be faster than it."""
     devices = {delay: null_blk(env, queue_mode=2, irqmode=2, completion_nsec=delay)
                for delay in (1 * MS, 10 * MS, 40 * MS)}
-    env.start()
+    collect()
     for delay, device in devices.items():
+        blkhist('reset', device.name)
         disk = env.disk(device.path)
         for i in range(10):
             disk.read(i * MIB, 4 * KIB)
@@ -38,7 +39,7 @@ def scheduler_test(scheduler):
             equal(len(device.hardware_queues()), queues, 'hardware queues')
             device.scheduler(scheduler)
             device.queue('nomerges', 2)
-        env.start()
+        collect()
         for device in devices.values():
             with Trace(device.name) as trace:
                 logs = load(env, device.name)
@@ -63,9 +64,9 @@ def heads(env):
     """One per hardware queue; one in all if it is rotational."""
     devices = [null_blk(env, queue_mode=2, submit_queues=4) for _ in range(2)]
     devices[1].queue('rotational', 1)
-    env.start()
+    collect()
     for device, per_queue in zip(devices, (True, False)):
-        check_seek(env, device, per_queue)
+        check_seek(device, env.disk(device.path), per_queue)
 
 
 @test
@@ -73,7 +74,7 @@ def merged_requests_count_once(env):
     """Neighbours become one request in the scheduler; the kernel's own numbers say how many."""
     device = null_blk(env, queue_mode=2, irqmode=2, completion_nsec=5 * MS, hw_queue_depth=1)
     device.scheduler('mq-deadline')
-    env.start()
+    collect()
     before = diskstats(device.name)[device.name]
     with Trace(device.name) as trace:
         fio = env.fio(dict(filename=device.path, rw='write', bs='4k', iodepth=32, iodepth_batch=32),
@@ -88,26 +89,17 @@ def merged_requests_count_once(env):
 
 @test
 def shared_tags(env):
-    """Two disks whose requests have their tags of one set."""
-    before = disks()
-    modprobe(env, 'null_blk', nr_devices=2, shared_tags=1, queue_mode=2, irqmode=2, completion_nsec=50000,
-             submit_queues=4, gb=1, hw_queue_depth=8)
-    one, other = sorted(disks() - before)
-    devices = [Device(env, name) for name in (one, other)]
-    for device in devices:
-        device.queue('nomerges', 2)
-    env.start()
-    with Trace(one) as trace_one, Trace(other) as trace_other:
-        logs = load(env, one, other, discard=False)
-    for device, trace in zip(devices, (trace_one, trace_other)):
-        equal(show(device.name).counts(device.name), counts_of(logs[device.name]), device.name)
-        check_against_trace(device, trace, counts_of(logs[device.name]))
+    """Two disks whose requests have their tags of one set; there the driver can do this, as configfs may not."""
+    collect()
+    disks_with_shared_tags = null_blk_pair(env, shared_tags=1, queue_mode=2, irqmode=2, completion_nsec=50000,
+                                           submit_queues=4, gb=1, hw_queue_depth=8)
+    check_together(env, *disks_with_shared_tags)
 
 
 @test
 def failed_requests_are_requests(env):
     device = null_blk(env, queue_mode=2, badblocks='+0-1023')
-    env.start()
+    collect()
     disk = env.disk(device.path)
     with Trace(device.name) as trace:
         for i in range(10):
