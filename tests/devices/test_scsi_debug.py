@@ -5,7 +5,7 @@ import contextlib
 import functools
 import os
 
-from lib import KIB, MIB, blkhist, equal, main, show, test, verify, write_file
+from lib import KIB, MIB, blkhist, equal, main, read_file, show, test, verify, write_file
 from machine import (Trace, check_against_trace, check_every_operation, check_known_times, collect, counts_of,
                      load, scsi_debug, shared)
 
@@ -146,7 +146,9 @@ def partial_transfers(env):
 def timeouts(env):
     """A command that is lost is issued again after a second: queue time, not service time."""
     device = disk_with_delay(0)
-    write_file(f'/sys/block/{device.name}/device/timeout', '1')
+    timeout = f'/sys/block/{device.name}/device/timeout'
+    env.callback(write_file, timeout, read_file(timeout))
+    write_file(timeout, '1')
     disk = env.disk(device.path)
     with Trace(device.name) as trace, injecting(TIMEOUT, 3):
         for i in range(3):
