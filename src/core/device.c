@@ -69,10 +69,12 @@ static struct error *copy_name(char dst[DEVICE_NAME_MAX], const char *name)
 static struct error *read_numbers(const char *dir, struct device *d)
 {
 	cleanup_free char *path = xasprintf("%s/dev", dir);
-	struct error *err;
+	struct error *err = NULL;
 	char text[32], *colon;
 	uint64_t major, minor;
 
+	if (d->name.head[0])
+		return NULL;
 	try(sysfs_read(path, text, sizeof(text)));
 	colon = strchr(text, ':');
 	if (!colon)
@@ -85,6 +87,26 @@ static struct error *read_numbers(const char *dir, struct device *d)
 		return error_in_file(err, path);
 	d->name.major = (uint32_t)major;
 	d->name.minor = (uint32_t)minor;
+	return NULL;
+}
+
+/*
+ * With several paths to an NVMe namespace each path is a hidden disk, named for the subsystem, the
+ * controller and the head (nvme2c0n1, drivers/nvme/host/multipath.c); the head is the disk that is
+ * used.
+ */
+static struct error *read_head(const char *disk_dir, struct device_name *name)
+{
+	cleanup_free char *path = xasprintf("%s/hidden", disk_dir);
+	unsigned int subsystem, controller, head;
+	uint64_t hidden;
+	int end = 0;
+
+	try(read_optional(path, 0, &hidden));
+	if (hidden &&
+	    sscanf(name->disk, "nvme%uc%un%u%n", &subsystem, &controller, &head, &end) == 3 &&
+	    !name->disk[end])
+		snprintf(name->head, sizeof(name->head), "nvme%un%u", subsystem, head);
 	return NULL;
 }
 
@@ -111,6 +133,7 @@ static struct error *read_device(const char *dir, const char *disk_dir, bool par
 		try(sysfs_read_u64(number, &partno));
 		d->partno = (uint32_t)partno;
 	}
+	try(read_head(disk_dir, &d->name));
 	try(read_numbers(dir, d));
 	try(read_optional(seq, 0, &d->diskseq));
 	try(read_optional(size, 0, &d->sectors));
@@ -137,9 +160,8 @@ static struct error *read_entry(const char *root, const char *name, struct devic
 static int compare(const void *pa, const void *pb)
 {
 	const struct device *a = pa, *b = pb;
-	int c = strverscmp(a->name.disk, b->name.disk);
 
-	return c ? c : strverscmp(a->name.partition, b->name.partition);
+	return device_name_compare(&a->name, &b->name);
 }
 
 struct error *device_list_read(const char *root, struct device_list *ret)
@@ -188,11 +210,6 @@ const struct device *device_by_id(const struct device_list *list, uint64_t sysfs
 	return NULL;
 }
 
-static const char *own_name(const struct device *d)
-{
-	return d->name.partition[0] ? d->name.partition : d->name.disk;
-}
-
 struct error *device_find(const struct device_list *list, const char *name,
 			  const struct device **ret)
 {
@@ -203,7 +220,7 @@ struct error *device_find(const struct device_list *list, const char *name,
 	for (char *p = wanted; (p = strchr(p, '!'));)
 		*p = '/';
 	for (unsigned int i = 0; i < list->n; i++) {
-		if (!strcmp(own_name(&list->devices[i]), wanted)) {
+		if (!strcmp(device_name_own(&list->devices[i].name), wanted)) {
 			*ret = &list->devices[i];
 			return NULL;
 		}
@@ -228,15 +245,19 @@ struct error *device_find(const struct device_list *list, const char *name,
 			 minor(st.st_rdev));
 }
 
+char *device_path(const char *root, const char *name, const char *file)
+{
+	cleanup_free char *in_sys = xstrdup(name);
+
+	for (char *p = in_sys; (p = strchr(p, '/'));)
+		*p = '!';
+	return xasprintf("%s/sys/class/block/%s/%s", root, in_sys, file);
+}
+
 struct error *device_queues(const char *root, const char *disk, uint64_t *n_queues, uint64_t *tags)
 {
-	cleanup_free char *name = xstrdup(disk);
-
-	for (char *p = name; (p = strchr(p, '/'));)
-		*p = '!';
-
-	cleanup_free char *path = xasprintf("%s/sys/block/%s/mq", root, name);
-	cleanup_free char *requests = xasprintf("%s/sys/block/%s/queue/nr_requests", root, name);
+	cleanup_free char *path = device_path(root, disk, "mq");
+	cleanup_free char *requests = device_path(root, disk, "queue/nr_requests");
 	cleanup_closedir DIR *dir = opendir(path);
 	uint64_t n = 0, most = 0, value;
 	struct dirent *entry;

@@ -46,6 +46,9 @@ struct error *device_find(const struct device_list *list, const char *name,
 struct error *sysfs_read(const char *path, char *ret, size_t size) must_check;
 struct error *sysfs_read_u64(const char *path, uint64_t *ret) must_check;
 
+/* The path of a file that /sys has of a device; the caller frees it. */
+char *device_path(const char *root, const char *name, const char *file);
+
 /*
  * The hardware queues of a disk: their number, and the most requests that one can have at once (its
  * tags, or those of the scheduler). Zero for a disk without requests.

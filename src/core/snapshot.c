@@ -52,10 +52,8 @@ struct loss *snapshot_add_loss(struct snapshot *s, const char *name, const char 
 static int compare(const void *pa, const void *pb)
 {
 	const struct hist *a = pa, *b = pb;
-	int c = strverscmp(a->name.disk, b->name.disk);
+	int c = device_name_compare(&a->name, &b->name);
 
-	if (!c)
-		c = strverscmp(a->name.partition, b->name.partition);
 	if (!c)
 		c = (int)a->kind - (int)b->kind;
 	return c ? c : (int)a->op - (int)b->op;

@@ -232,9 +232,9 @@ void text_snapshot(const struct snapshot *snap, unsigned int width, struct buf *
 		char since[RFC3339_MAX];
 
 		time_format_seconds(h->since_ns, since);
-		buf_printf(out, "%s%s  %s%s%s, since %s\n\n", i ? "\n" : "",
-			   h->name.partition[0] ? h->name.partition : h->name.disk,
-			   h->kind == KIND_SEEK ? "" : blk_op_names[h->op],
+		buf_printf(out, "%s%s%s%s  %s%s%s, since %s\n\n", i ? "\n" : "",
+			   device_name_own(&h->name), h->name.head[0] ? ", a path of " : "",
+			   h->name.head, h->kind == KIND_SEEK ? "" : blk_op_names[h->op],
 			   h->kind == KIND_SEEK ? "" : "  ", kind_titles[h->kind], since);
 		if (h->kind == KIND_SEEK)
 			seek(h, out);

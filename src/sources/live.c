@@ -239,8 +239,7 @@ struct error *live_adopt(struct live *live, const struct device_list *devices)
 	for (unsigned int i = 0; i < devices->n && room; i++) {
 		const struct device *d = &devices->devices[i];
 		const struct device *disk = device_by_id(devices, d->disk_sysfs_id);
-		const struct diskstats *used =
-			diskstats_find(stats, n, d->name.major, d->name.minor);
+		const struct diskstats *used = diskstats_find(stats, n, &d->name);
 		uint64_t requests = 0;
 		unsigned int index;
 

@@ -16,7 +16,7 @@
 #include "collector.skel.h"
 #include "collector_no_exchange.skel.h"
 
-#define LOG_MAX 1024
+#define LOG_MAX 16384
 
 struct object {
 	struct bpf_object *bpf;
@@ -89,7 +89,9 @@ static struct error *set_settings(struct object *o, const struct kernel_facts *k
 		.queue_flag_stats_bit = kernel->queue_flag_stats_bit,
 		.rqf_flush_seq_bit = kernel->rqf_flush_seq_bit,
 		.req_preflush_bit = kernel->req_preflush_bit,
-		.bio_queue_arg = kernel->bio_queue_arg,
+		.req_drv_bit = kernel->req_drv_bit,
+		.bios_in_place = kernel->bios_in_place,
+		.queue_first = kernel->queue_first,
 	};
 	struct bpf_map *map;
 	int err;
