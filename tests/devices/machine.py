@@ -147,7 +147,9 @@ class Device:
 
 @functools.cache
 def _null_blk_directory():
-    modprobe(shared, 'null_blk', nr_devices=0)
+    module_path('null_blk')
+    if not os.path.exists('/sys/module/null_blk'):
+        subprocess.run(['modprobe', 'null_blk', 'nr_devices=0'], check=True)
     if not os.path.exists(f'{CONFIGFS}/nullb'):
         subprocess.run(['mount', '-t', 'configfs', 'configfs', CONFIGFS], check=True)
         shared.callback(subprocess.run, ['umount', CONFIGFS], check=True)
@@ -313,7 +315,7 @@ def check_every_operation(env, *devices):
     collect()
     for device in devices:
         parts = device.two_partitions()
-        with Trace(device.name) as trace:
+        with Account(device.name) as trace:
             logs = load(env, device.name, *parts, jobs=2, discard=device.queue('discard_max_bytes') != '0')
             disk = env.disk(device.path)
             for i in range(5):
@@ -332,7 +334,7 @@ def check_together(env, one, other, discard=False):
     """Two devices that share their tags, at once: nothing is taken for the other's."""
     for device in (one, other):
         device.queue('nomerges', 2)
-    with Trace(one.name) as trace_one, Trace(other.name) as trace_other:
+    with Account(one.name) as trace_one, Account(other.name) as trace_other:
         logs = load(env, one.name, other.name, jobs=3, discard=discard)
     for device, trace in ((one, trace_one), (other, trace_other)):
         check_against_trace(device, trace, counts_of(logs[device.name]))
@@ -408,7 +410,7 @@ def read_trace(data):
 class Trace:
     """
     What blktrace sees of a disk while in `with`: the kernel side of it, without the program, whose
-    beginning nobody can wait for. Resets the disk's histograms, so that they have the same.
+    beginning nobody can wait for.
     """
 
     def __init__(self, name, actions=('issue', 'complete', 'requeue')):
@@ -417,8 +419,6 @@ class Trace:
         self.events = []
 
     def __enter__(self):
-        blkhist('reset', self.name)
-        self.losses = show(self.name).losses
         self._fd = os.open(f'/dev/{self.name}', os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         setup = bytearray(SETUP.pack(b'', self.mask, BUFFER_SIZE, BUFFERS, 0, 0, 0))
         fcntl.ioctl(self._fd, BLKTRACESETUP, setup)
@@ -464,16 +464,25 @@ class Trace:
         return {op: n for op, n in total.items() if n}
 
 
+class Account(Trace):
+    """A trace, and our own histograms and losses of the same time."""
+
+    def __enter__(self):
+        blkhist('reset', self.name)
+        self.losses = show(self.name).losses
+        return super().__enter__()
+
+
 def subtract(of, *others):
     """By operation, what is not zero."""
     rest = {op: of.get(op, 0) - sum(other.get(op, 0) for other in others) for op in OPS}
     return {op: n for op, n in rest.items() if n}
 
 
-def check_against_trace(device, trace, load=None, forced=0):
+def check_against_trace(device, trace, asked=None, forced=0):
     """
-    All there is to compare of a disk that was idle at the start and is now: our counts with
-    /proc/diskstats, with the kernel's trace event by event, and with those of the load.
+    All there is to compare of a disk that was idle before the Account and is now: our counts with
+    /proc/diskstats, with the kernel's trace event by event, and with what was asked for.
 
     Every issue ends in a completion or a requeue, and requests are requeued that have not even been
     issued, when their host is busy. A completion counts unless it is a partial one. A write without data, for a flush, is never issued; a forced write that needs a flush is completed
@@ -495,7 +504,7 @@ def check_against_trace(device, trace, load=None, forced=0):
     equal(trace.bytes(), snapshot.bytes(device.name), 'bytes of C')
     equal({k: losses[k] for k in ('unseen', 'no_counters', 'no_start', 'early', 'no_issue', 'no_slot', 'negative')
            if losses.get(k)}, {}, 'losses')
-    if load is not None:
-        flushes = {'write': losses['unissued']}
-        equal(subtract(requests, flushes), load, 'requests, and what was asked for')
+    if asked is not None:
+        empty = {'write': losses['unissued']}
+        equal(subtract(requests, empty), asked, 'requests, and what was asked for')
     return snapshot

@@ -4,7 +4,7 @@
 import contextlib
 
 from lib import KIB, MIB, blkhist, difference, diskstats, equal, main, show, test, verify
-from machine import (Trace, check_against_trace, check_every_operation, check_known_times, check_seek,
+from machine import (Account, check_against_trace, check_every_operation, check_known_times, check_seek,
                      check_together, collect, counts_of, load, null_blk, null_blk_pair)
 
 MS = 10**6
@@ -41,7 +41,7 @@ def scheduler_test(scheduler):
             device.queue('nomerges', 2)
         collect()
         for device in devices.values():
-            with Trace(device.name) as trace:
+            with Account(device.name) as trace:
                 logs = load(env, device.name)
             check_against_trace(device, trace, counts_of(*logs.values()))
     run.__name__ = f'counts_with_{scheduler.replace("-", "_")}'
@@ -76,7 +76,7 @@ def merged_requests_count_once(env):
     device.scheduler('mq-deadline')
     collect()
     before = diskstats(device.name)[device.name]
-    with Trace(device.name) as trace:
+    with Account(device.name) as trace:
         fio = env.fio(dict(filename=device.path, rw='write', bs='4k', iodepth=32, iodepth_batch=32),
                       size=2 * MIB)
         asked = fio.result()[device.name]['write']
@@ -101,7 +101,7 @@ def failed_requests_are_requests(env):
     device = null_blk(env, queue_mode=2, badblocks='+0-1023')
     collect()
     disk = env.disk(device.path)
-    with Trace(device.name) as trace:
+    with Account(device.name) as trace:
         for i in range(10):
             for function in (disk.read, disk.write):
                 with contextlib.suppress(OSError):

@@ -7,7 +7,7 @@ import os
 import struct
 
 from lib import KIB, equal, main, show, test, verify
-from machine import Trace, collect, disk_by_serial, nvme_namespace
+from machine import Account, collect, disk_by_serial, nvme_namespace
 
 SG_IO = 0x2285
 SG_NONE, SG_FROM_DEVICE = -1, -3
@@ -42,7 +42,7 @@ def check(env, device, commands, on_queue_of_disk):
     """@commands: functions of a file descriptor; all but so many go through the queue of the disk."""
     collect()
     disk = env.disk(device.path)
-    with Trace(device.name) as trace:
+    with Account(device.name) as trace:
         for command in commands:
             command(disk.fd)
             disk.read(0, 4 * KIB)

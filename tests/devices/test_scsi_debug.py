@@ -6,7 +6,7 @@ import functools
 import os
 
 from lib import KIB, MIB, blkhist, equal, main, read_file, show, test, verify, write_file
-from machine import (Trace, check_against_trace, check_every_operation, check_known_times, collect, counts_of,
+from machine import (Account, check_against_trace, check_every_operation, check_known_times, collect, counts_of,
                      load, scsi_debug, shared)
 
 MS = 10**6
@@ -81,7 +81,7 @@ def medium_errors(env):
     """The first sectors are read, then the request ends with an error: once, with its whole size."""
     device = disk_with_delay(0)
     disk, failed = env.disk(device.path), 0
-    with Trace(device.name) as trace, injecting(MEDIUM_ERROR, 0):
+    with Account(device.name) as trace, injecting(MEDIUM_ERROR, 0):
         for first in (0x1230, 0x1238, 0x1200):
             with contextlib.suppress(OSError):
                 got = os.preadv(disk.fd, [memoryview(disk.buffer)[:64 * KIB]], first * 512)
@@ -96,14 +96,14 @@ def medium_errors(env):
 @test
 def recovered_errors(env):
     device = disk_with_delay(1 * MS)
-    with Trace(device.name) as trace, injecting(RECOVERED_ERROR, 5):
+    with Account(device.name) as trace, injecting(RECOVERED_ERROR, 5):
         logs = load(env, device.name, discard=False)
     check_against_trace(device, trace, counts_of(*logs.values()))
 
 
 def check_requeues(env, opts):
     device = disk_with_delay(1 * MS)
-    with Trace(device.name) as trace, injecting(opts, 5):
+    with Account(device.name) as trace, injecting(opts, 5):
         logs = load(env, device.name, jobs=2, discard=False)
     snapshot = check_against_trace(device, trace, counts_of(*logs.values()))
     assert snapshot.losses['requeued'] >= 40 // 5 - 1, snapshot.losses
@@ -126,7 +126,7 @@ def partial_transfers(env):
     """Half of it; the rest is issued again: one request, of the whole size."""
     device = disk_with_delay(2 * MS)
     disk = env.disk(device.path)
-    with Trace(device.name) as trace, injecting(SHORT_TRANSFER, 3):
+    with Account(device.name) as trace, injecting(SHORT_TRANSFER, 3):
         for i in range(12):
             disk.read(i * MIB, 64 * KIB)
     snapshot = check_against_trace(device, trace, dict(read=12))
@@ -150,7 +150,7 @@ def timeouts(env):
     env.callback(write_file, timeout, read_file(timeout))
     write_file(timeout, '1')
     disk = env.disk(device.path)
-    with Trace(device.name) as trace, injecting(TIMEOUT, 3):
+    with Account(device.name) as trace, injecting(TIMEOUT, 3):
         for i in range(3):
             disk.read(i * MIB, 4 * KIB)
     snapshot = check_against_trace(device, trace, dict(read=3))

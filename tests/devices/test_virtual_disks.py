@@ -4,7 +4,7 @@
 import os
 
 from lib import KIB, difference, diskstats, equal, main, show, test
-from machine import (Trace, check_against_trace, check_every_operation, check_seek, check_together, collect,
+from machine import (Account, check_against_trace, check_every_operation, check_seek, check_together, collect,
                      disk_by_serial, nvme_namespace)
 
 
@@ -52,7 +52,7 @@ def forced_writes(env):
     collect()
     for device in devices:
         disk, before = env.disk(device.path), diskstats(device.name)[device.name]
-        with Trace(device.name) as trace:
+        with Account(device.name) as trace:
             for i in range(7):
                 os.pwritev(disk.fd, [memoryview(disk.buffer)[:64 * KIB]], i * 128 * KIB, os.RWF_DSYNC)
         done = difference(diskstats(device.name)[device.name], before)
