@@ -77,6 +77,11 @@ static bool has_exchange(void)
 	return fd >= 0;
 }
 
+char *kernel_btf_path(const struct live_paths *paths)
+{
+	return xasprintf("%s/sys/kernel/btf/vmlinux", paths->root);
+}
+
 static bool lockdown_confidentiality(const struct live_paths *paths)
 {
 	cleanup_free char *path = xasprintf("%s/sys/kernel/security/lockdown", paths->root);
@@ -118,7 +123,7 @@ struct error *kernel_explain_refusal(const struct live_paths *paths, int errnum)
 
 struct error *kernel_facts_read(const struct live_paths *paths, struct kernel_facts *ret)
 {
-	cleanup_free char *path = xasprintf("%s/sys/kernel/btf/vmlinux", paths->root);
+	cleanup_free char *path = kernel_btf_path(paths);
 	cleanup(btf_freep) struct btf *btf = NULL;
 	struct kernel_facts facts = {};
 	static const struct {

@@ -17,6 +17,9 @@ struct kernel_facts {
 	bool cached_clock; /* issue stamps of the kernel may be as old as the submitter's plug */
 };
 
+/* The file with the types of the kernel proper; the caller frees it. */
+char *kernel_btf_path(const struct live_paths *paths);
+
 /*
  * Fails, in one sentence, where the collector cannot run: no BTF, a tracepoint or field missing,
  * lockdown, missing capabilities.
