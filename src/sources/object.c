@@ -192,11 +192,9 @@ struct error *object_load(const struct live_paths *paths, const struct kernel_fa
 	try(size_maps(o, meta));
 	try(set_inner_maps(o, meta));
 	err = bpf_object__load(o->bpf);
-	if (err) {
-		try(kernel_explain_refusal(paths, -err));
+	if (err)
 		return error_errno(-err, "cannot load the collector into the kernel: %s",
 				   refusal(o));
-	}
 	for (enum pin_prog prog = 0; prog < PROG_NR; prog++)
 		meta->verified[prog] = verified(o->logs[prog]);
 	*ret = take(o);
@@ -211,7 +209,8 @@ struct error *object_pin(const struct object *o, const struct live_paths *paths,
 		cleanup_free char *path = pins_path(paths, "%s%s", dir, dirs[i]);
 
 		if (mkdir(path, 0700))
-			return error_errno(errno, "cannot create %s", path);
+			return error_errno(
+				errno, "cannot create %s (this user must have the right to)", path);
 	}
 	for (enum pin_map map = 0; map < MAP_NR; map++) {
 		cleanup_free char *path = pins_path(paths, "%s/maps/%s", dir, pin_maps[map].name);

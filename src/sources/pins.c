@@ -67,10 +67,9 @@ struct error *pins_mount(const struct live_paths *paths)
 	if (fs.f_type == BPF_FS_MAGIC)
 		return NULL;
 	if (mount("bpf", paths->bpffs, "bpf", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=700"))
-		return error_errno(errno,
-				   "cannot mount the BPF file system on %s; as root, run: "
-				   "mount -t bpf bpf %s",
-				   paths->bpffs, paths->bpffs);
+		return error_new("cannot mount the BPF file system on %s: %s; as root, run: "
+				 "mount -t bpf bpf %s",
+				 paths->bpffs, strerror(errno), paths->bpffs);
 	return NULL;
 }
 
@@ -79,7 +78,9 @@ struct error *pins_lock(const struct live_paths *paths, int *ret)
 	cleanup_close int fd = open(paths->bpffs, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	if (fd < 0)
-		return error_errno(errno, "cannot open %s; run blkhist as root", paths->bpffs);
+		return error_new("cannot open %s: %s; run blkhist as root, or let this user write "
+				 "there",
+				 paths->bpffs, strerror(errno));
 	while (flock(fd, LOCK_EX)) {
 		if (errno != EINTR)
 			return error_errno(errno, "cannot lock %s", paths->bpffs);
@@ -94,6 +95,18 @@ bool pins_exist(const struct live_paths *paths)
 	struct stat st;
 
 	return !lstat(path, &st);
+}
+
+struct error *pins_check_owner(const struct live_paths *paths)
+{
+	cleanup_free char *path = pins_path(paths, "blkhist");
+	struct stat st;
+
+	if (lstat(path, &st) || st.st_uid == geteuid())
+		return NULL;
+	return error_new("the collector in %s belongs to the user with the id %u; run blkhist as "
+			 "that user or as root",
+			 path, st.st_uid);
 }
 
 static struct error *remove_dir(const char *path, int depth)
