@@ -123,7 +123,7 @@ struct error *kernel_check_rights(const struct live_paths *paths, bool load)
 			 load ? "both CAP_BPF and CAP_PERFMON" : "CAP_BPF");
 }
 
-/* Before 3ac1f01b43b6 (5.11) memory of BPF was charged to the user who created it. */
+/* Before 80ee81e0403c (5.11) memory of BPF was charged to the user who created it. */
 static bool charges_locked_memory(const struct live_paths *paths)
 {
 	cleanup_free char *path = kernel_btf_path(paths);
