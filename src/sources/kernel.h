@@ -20,14 +20,23 @@ struct kernel_facts {
 	bool cached_clock; /* issue stamps of the kernel may be as old as the submitter's plug */
 };
 
+/* The file with the types of the kernel proper; the caller frees it. */
+char *kernel_btf_path(const struct live_paths *paths);
+
 /*
- * Fails, in one sentence, where the collector cannot run: no BTF, a tracepoint or field missing,
- * lockdown, missing capabilities.
+ * Fails, in one sentence, where the collector cannot run: no BTF, a tracepoint or field missing.
  */
 struct error *kernel_facts_read(const struct live_paths *paths,
 				struct kernel_facts *ret) must_check;
 
-/* Says why BPF refused something with @errnum: capabilities, lockdown, or neither (NULL). */
-struct error *kernel_explain_refusal(const struct live_paths *paths, int errnum) must_check;
+/*
+ * Fails where BPF will refuse to work for us: lockdown, or the capabilities that are missing.
+ * @load: to load programs, for which CAP_PERFMON is needed besides CAP_BPF. What else may be
+ * refused is known only when it is.
+ */
+struct error *kernel_check_rights(const struct live_paths *paths, bool load) must_check;
+
+/* Adds to @err, which may be NULL, what the kernel does not say: a limit that is too low. */
+struct error *kernel_explain_refusal(const struct live_paths *paths, struct error *err) must_check;
 
 #endif

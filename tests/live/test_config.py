@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The configuration: settings by name of disk, also for disks that appear while nobody is there."""
 import contextlib
+import os
 import random
 import subprocess
 import tempfile
@@ -18,6 +19,7 @@ def config(env, text):
     f = env.enter_context(tempfile.NamedTemporaryFile('w', prefix='blkhist-test-', suffix='.conf', dir='/dev/shm'))
     f.write(text)
     f.flush()
+    os.chmod(f.name, 0o644)
     return f.name
 
 
