@@ -228,7 +228,8 @@ struct bio_slot {
 	__u16 part;
 	__u16 op;
 };
-#define BIO_SLOTS 4096
+#define BIO_SLOTS 8192
+#define BIO_SLOTS_FEW 1024 /* if there is no device without requests at the start */
 
 /* Fixed when the programs are loaded. */
 struct collector_settings {
@@ -312,7 +313,8 @@ struct meta {
 	__u32 stamp_used;   /* STAMP_OWN or STAMP_KERNEL */
 	__u32 nested;       /* whether the programs named _nested are needed */
 	__u32 bios;         /* enum bios_mode */
-	__u32 verified[11]; /* instructions that the verifier looked at, by enum pin_prog; 0:
+	__u32 bio_slots;    /* bios that can be under way at once */
+	__u32 verified[10]; /* instructions that the verifier looked at, by enum pin_prog; 0:
 			       unknown */
 	char version[32];
 };

@@ -105,7 +105,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, BIO_SLOTS);
+	__uint(max_entries, 1);
 	__type(key, __u64);
 	__type(value, struct bio_slot);
 } bios SEC(".maps");

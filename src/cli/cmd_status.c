@@ -356,6 +356,7 @@ static void status_json(const struct live *live, const struct live_status *s,
 		buf_puts(out, "{");
 		json_key_string(out, "name", s->points[i].program);
 		json_key_string(out, "tracepoint", s->points[i].tracepoint);
+		json_key_bool(out, "bios", pin_progs[i].bios);
 		json_key_bool(out, "attached", s->points[i].attached);
 		json_key_u64(out, "runs", s->points[i].runs);
 		json_key_u64(out, "run_ns", s->points[i].run_ns);

@@ -202,6 +202,14 @@ void device_list_deinit(struct device_list *list)
 	*list = (struct device_list){};
 }
 
+bool device_list_has_bios(const struct device_list *list)
+{
+	for (unsigned int i = 0; i < list->n; i++)
+		if (!list->devices[i].request_based && list->devices[i].sectors)
+			return true;
+	return false;
+}
+
 const struct device *device_by_id(const struct device_list *list, uint64_t sysfs_id)
 {
 	for (unsigned int i = 0; i < list->n; i++)

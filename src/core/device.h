@@ -32,6 +32,9 @@ struct device_list {
 struct error *device_list_read(const char *root, struct device_list *ret) must_check;
 void device_list_deinit(struct device_list *list);
 
+/* Whether one of them has a size and no requests. */
+bool device_list_has_bios(const struct device_list *list);
+
 /* NULL if there is none. */
 const struct device *device_by_id(const struct device_list *list, uint64_t sysfs_id);
 

@@ -135,6 +135,14 @@ static struct error *push_regions(struct object *object, const struct meta *meta
 	return NULL;
 }
 
+/* Those of devices that appear later may be few: what finds no slot is counted. */
+static unsigned int count_bio_slots(enum bios_mode mode, const struct device_list *devices)
+{
+	if (mode == BIOS_OFF)
+		return 1;
+	return mode == BIOS_ON || device_list_has_bios(devices) ? BIO_SLOTS : BIO_SLOTS_FEW;
+}
+
 static struct error *build(const struct live_paths *paths, const struct live_settings *settings)
 {
 	cleanup(object_destroyp) struct object *object = NULL;
@@ -151,6 +159,7 @@ static struct error *build(const struct live_paths *paths, const struct live_set
 	try(device_list_read(paths->root, &devices));
 	fill_meta(&meta, settings, &kernel, (unsigned int)n_cpus);
 	try(rules_make(settings->config, &meta, &rules));
+	meta.bio_slots = count_bio_slots(settings->bios, &devices);
 	try(count_regions(paths, &devices, (unsigned int)n_cpus, &meta.regions));
 	try(object_load(paths, &kernel, &meta, &object));
 	try(write_settings(object, &meta, rules));

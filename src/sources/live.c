@@ -93,7 +93,8 @@ static struct error *read_meta(struct live *live)
 	memcpy(meta, value, sizeof(*meta));
 	if (meta->max_partitions > 1u << 16 || meta->hist_blocks > 1u << 16 ||
 	    meta->regions > 1u << REGION_INDEX_BITS || meta->stripes > STRIPES_MAX ||
-	    meta->stamp >= STAMP_NR || meta->stamp_used >= STAMP_NR || meta->bios >= BIOS_NR)
+	    meta->stamp >= STAMP_NR || meta->stamp_used >= STAMP_NR || meta->bios >= BIOS_NR ||
+	    meta->bio_slots > BIO_SLOTS)
 		return error_new("the collector's settings are damaged; run: blkhist stop");
 	return NULL;
 }

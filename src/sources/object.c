@@ -121,7 +121,7 @@ static struct error *size_maps(struct object *o, const struct meta *meta)
 		{ MAP_REGION_POOL, meta->regions },
 		{ MAP_HEADS, meta->regions },
 		{ MAP_SLOTS, meta->regions * REGION_SLOTS },
-		{ MAP_BIOS, meta->bios == BIOS_OFF ? 1 : BIO_SLOTS },
+		{ MAP_BIOS, meta->bio_slots },
 		{ MAP_DISKSTATS, BLKHIST_MAX_PARTITIONS },
 	};
 

@@ -67,9 +67,8 @@ struct error *points_follow_devices(struct live *live, const struct device_list 
 {
 	bool wanted = live->meta.bios == BIOS_ON, attached = point_attached(live, PROG_BIO_QUEUE);
 
-	for (unsigned int i = 0; live->meta.bios == BIOS_AUTO && i < devices->n; i++)
-		wanted = wanted ||
-			 (!devices->devices[i].request_based && devices->devices[i].sectors);
+	if (live->meta.bios == BIOS_AUTO)
+		wanted = device_list_has_bios(devices);
 	if (wanted == attached)
 		return NULL;
 	if (!wanted)

@@ -49,7 +49,7 @@ static struct error *add_occupied_bios(struct live *live, uint64_t (*occupied)[O
 	struct bio_slot slot;
 
 	/* Bios come and go meanwhile, so that the walk may begin anew: as many as there can be. */
-	for (unsigned int i = 0; i < 2 * BIO_SLOTS; i++) {
+	for (unsigned int i = 0; i < 2 * live->meta.bio_slots; i++) {
 		if (bpf_map_get_next_key(live->maps[MAP_BIOS], prev, &key))
 			return NULL;
 		prev = &key;

@@ -25,7 +25,9 @@ def fifty_times_under_load(env):
     for _ in range(50):
         blkhist('start')
         programs |= program_ids()
-        equal([p['attached'] for p in status()['programs']].count(True), len(program_ids()), 'attached programs')
+        attached = {p['name'] for p in status()['programs'] if p['attached']}
+        equal(attached, set(os.listdir(f'{PIN_DIR}/links')), 'attached programs')
+        assert {'block_rq_issue', 'block_rq_complete', 'block_rq_requeue'} <= attached, attached
         blkhist('stop')
         equal(bpffs_entries(), [])
     equal(programs_alive(programs), set(), 'programs that live on')

@@ -204,7 +204,7 @@ def devices_without_requests(env):
     without = [d for d in os.listdir('/sys/block') if not os.path.exists(f'/sys/block/{d}/mq')]
     if not without:
         raise Skip('all disks of this machine have requests')
-    env.start()
+    env.start('--bios', 'off')
     refused('show', without[0], word='no requests of its own')
     refused('buckets', without[0], '--time', '1ms', word='no requests of its own')
 
