@@ -282,7 +282,8 @@ static void compare(struct verify_row *row, const struct diskstats_base *base, u
 	row->ours = after->seen[op];
 	row->extra = after->extra[op];
 	row->unseen = after->unseen[op] + (idle ? after->occupied[op] : 0);
-	row->diskstats_lo = stats - base->hi[op];
+	/* What may have been there before is a guess, and may be more than there is now. */
+	row->diskstats_lo = stats > base->hi[op] ? stats - base->hi[op] : 0;
 	row->diskstats_hi = stats - base->lo[op];
 	row->equal = row->diskstats_lo <= after->seen[op] + row->extra + most &&
 		     row->diskstats_hi >= before->seen[op] + least;

@@ -67,6 +67,11 @@ def on_every_kernel(function):
     return function
 
 
+def rounds(n):
+    """Fewer repetitions in a virtual machine, which is some ten times slower."""
+    return range(max(1, n // 6) if 'BLKHIST_VM' in os.environ else n)
+
+
 def _chosen():
     """The tests named on the command line, or all that apply here."""
     if sys.argv[1:]:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
 """Bounds can be set while it runs; no request is missing in the comparison with diskstats after it."""
-from lib import (KIB, MIB, TIMED, blkhist, equal, main, on_every_kernel, refused, show, stale_pins, status,
+from lib import (KIB, MIB, TIMED, blkhist, equal, main, on_every_kernel, refused, rounds, show, stale_pins, status,
                  test, verify)
 
 COARSE = ('--time', '1ms,10ms,100ms', '--size', '4KiB,64KiB', '--seek', '-1,0,1')
@@ -104,7 +104,7 @@ def changes_under_load_lose_no_request(env):
     env.start()
     loop.queue('nomerges', 2)
     fio = env.mixed_load(p1, p2)
-    for _ in range(12):
+    for _ in rounds(12):
         for args in (COARSE, FINE):
             blkhist('buckets', loop.name, *args)
             snapshot = show(loop.name)

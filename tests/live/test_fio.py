@@ -6,7 +6,7 @@ import shutil
 import time
 
 from lib import (KIB, MIB, TIMED, Skip, between, difference, diskstats, diskstats_bytes, equal, main,
-                 on_every_kernel, show, test, unseen, verify)
+                 on_every_kernel, rounds, show, test, unseen, verify)
 
 EVERYWHERE = ('fio_mixed', 'fio_fsync', 'fio_fsync_mq_deadline')
 
@@ -213,7 +213,7 @@ def iostats_off(env):
 def started_in_the_middle_of_a_load(env):
     """Requests that were on their way at the start are counted as such, and verify allows for them."""
     loop = env.loop()
-    for _ in range(5):
+    for _ in rounds(5):
         fio = env.fio(dict(filename=loop.path, rw='randread', bs='4k', iodepth=32, numjobs=2), size=loop.size,
                       runtime=60)
         before = diskstats(loop.name)[loop.name]

@@ -109,7 +109,6 @@ def stop_and_start_begin_at_zero(env):
 
 
 @test
-@on_every_kernel
 def memory_is_what_the_kernel_says(env):
     loop, p1, p2 = env.two_partitions()
     other = env.loop()

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """A reset loses nothing and counts nothing twice, whatever runs meanwhile."""
 from lib import (KIB, MIB, TIMED, Snapshot, add_cells, blkhist, difference, equal, main, on_every_kernel,
-                 reset_print, show, status, test, unseen, verify)
+                 reset_print, rounds, show, status, test, unseen, verify)
 
 
 def some_io(disk, n=10):
@@ -37,7 +37,7 @@ def print_and_reset_under_load_adds_up(env):
     loop.queue('nomerges', 2)
     fio = env.mixed_load(p1, p2)
     printed = {}
-    for _ in range(12):
+    for _ in rounds(12):
         for args in ((p1,), (p2,), ('-k', 'service,seek', p1), ('-o', 'read', p2), (p2, p1)):
             add(printed, cells_of(reset_print(*args), p1, p2, rename=loop.name))
     assert fio.running(), 'the load ended early'
