@@ -27,7 +27,7 @@
 #include <linux/types.h>
 #endif
 
-#define BLKHIST_ABI_VERSION 2u
+#define BLKHIST_ABI_VERSION 3u
 #define BLKHIST_ABI_MAGIC 0x626c6b68697374ull /* "blkhist" */
 
 /* Operations as the kernel's stat groups have them (include/linux/blk_types.h, op_stat_group()). */
@@ -100,21 +100,22 @@ enum header_cell {
 
 /* What could not be put into a cell, per partition and operation: cell[class * OP_NR + op]. */
 enum part_loss {
-	LOSS_NO_START, /* no usable start stamp from the kernel: no request or queue time */
-	LOSS_EARLY,    /* was issued before the collector was there: no service or queue time */
-	LOSS_NO_ISSUE, /* no issue stamp although it must have been issued */
-	LOSS_NEGATIVE, /* the issue stamp is out of order: no service or queue time */
-	LOSS_UNSEEN,   /* completed without any program being run: not counted */
-	LOSS_UNISSUED, /* completed without going to the device (empty flush): request time only */
-	LOSS_PARTIAL,  /* partial completions: they end nothing; for information */
-	LOSS_REQUEUE,  /* requeues: service time counts from the last issue; for information */
-	LOSS_SPLIT,    /* bios that a driver without requests has split; for information */
+	LOSS_NO_START,  /* no usable start stamp from the kernel: no request or queue time */
+	LOSS_EARLY,     /* was issued before the collector was there: no service or queue time */
+	LOSS_NO_ISSUE,  /* no issue stamp although it must have been issued */
+	LOSS_NEGATIVE,  /* the issue stamp is out of order: no service or queue time */
+	LOSS_UNSEEN,    /* completed without any program being run: not counted */
+	LOSS_UNISSUED,  /* completed without going to the device (empty flush): request time only */
+	LOSS_PARTIAL,   /* partial completions: they end nothing; for information */
+	LOSS_REQUEUE,   /* requeues: service time counts from the last issue; for information */
+	LOSS_SPLIT,     /* bios that a driver without requests has split; for information */
+	LOSS_ACCOUNTED, /* of LOSS_PASSTHROUGH those that /proc/diskstats has, too */
 	PART_LOSS_NR
 };
 
 /* Losses that belong to no partition: index into the map `losses`. */
 enum global_loss {
-	LOSS_PASSTHROUGH, /* driver commands; /proc/diskstats does not have them either */
+	LOSS_PASSTHROUGH, /* driver commands, in no histogram */
 	LOSS_NO_PART,     /* completions on devices that have no counters */
 	LOSS_NO_SLOT,     /* issues, and submissions of bios, that found no slot */
 	LOSS_RECOVERED,   /* skipped runs that the second completion program made good; no loss */

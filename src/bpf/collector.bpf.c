@@ -601,6 +601,23 @@ static __noinline int complete_rare(struct request *rq, struct slot *slot, __u64
 	return 0;
 }
 
+/*
+ * A driver's command. The kernel sets rq->part if it accounts it all the same: until 5.15 for those
+ * of a disk, since 6.13 if queue/iostats_passthrough asks for it.
+ */
+static __noinline int complete_passthrough(struct request *rq, __u32 nr_bytes)
+{
+	__u32 part;
+
+	count_loss(LOSS_PASSTHROUGH);
+	if (!rq->part || nr_bytes < rq->__data_len)
+		return 0;
+	part = request_part(rq);
+	if (part != PART_IGNORED) /* the last bit says which way; they are not in op_group() */
+		count_part_loss(part, LOSS_ACCOUNTED, rq->cmd_flags & 1 ? OP_WRITE : OP_READ);
+	return 0;
+}
+
 static __always_inline int complete(struct request *rq, __u32 nr_bytes, __u64 now)
 {
 	__u32 op = rq->cmd_flags & REQ_OP_MASK;
@@ -608,10 +625,8 @@ static __always_inline int complete(struct request *rq, __u32 nr_bytes, __u64 no
 	struct completion c;
 	struct slot *slot;
 
-	if (unlikely(op_is_passthrough(op))) {
-		count_loss(LOSS_PASSTHROUGH);
-		return 0;
-	}
+	if (unlikely(op_is_passthrough(op)))
+		return complete_passthrough(rq, nr_bytes);
 	c.len = rq->__data_len;
 	slot = slot_find(rq);
 	if (unlikely(nr_bytes < c.len))

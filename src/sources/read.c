@@ -31,6 +31,7 @@ static const struct {
 	[LOSS_UNISSUED] = { "unissued", "never went to the device (empty flushes): request time only" },
 	[LOSS_PARTIAL] = { "partial", "partial completions; they end nothing, nothing is lost" },
 	[LOSS_SPLIT] = { "split", "bios split by drivers without requests; counted as one, nothing is lost" },
+	[LOSS_ACCOUNTED] = { "accounted", "of passthrough, what /proc/diskstats has, too" },
 	[LOSS_REQUEUE] = { "requeued", "requeues; service time counts from the last issue" },
 }, global_losses[GLOBAL_LOSS_NR] = {
 	[LOSS_PASSTHROUGH] = { "passthrough", "driver commands, in no histogram" },
@@ -40,7 +41,7 @@ static const struct {
 };
 
 /* Bits of what normal operation brings. */
-#define USUAL_PART_LOSSES (1u << LOSS_UNISSUED)
+#define USUAL_PART_LOSSES (1u << LOSS_UNISSUED | 1u << LOSS_ACCOUNTED)
 #define USUAL_GLOBAL_LOSSES (1u << LOSS_PASSTHROUGH | 1u << LOSS_RECOVERED)
 
 /*

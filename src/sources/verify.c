@@ -8,6 +8,7 @@
  *
  * Completions that no program was run for are known all the same: their request slot stays occupied.
  * What diskstats has must be what we have counted and what we know to have missed in this way.
+ * Drivers' commands are in no histogram; where the kernel has them in diskstats, they are added.
  */
 #include <bpf/libbpf.h>
 #include <errno.h>
@@ -90,7 +91,7 @@ static void tally_add(struct tally *t, const struct image *im, const uint64_t oc
 			t->extra[OP_WRITE] += image_requests(im, op);
 			continue;
 		}
-		t->seen[op] += image_requests(im, op);
+		t->seen[op] += image_requests(im, op) + image_loss(im, LOSS_ACCOUNTED, op);
 		if (bios) {
 			t->seen[op] += image_loss(im, LOSS_EARLY, op);
 			t->extra[op] += image_loss(im, LOSS_SPLIT, op);
