@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -139,7 +140,33 @@ static int compare(const void *pa, const void *pb)
 	const struct device *a = pa, *b = pb;
 	int c = strverscmp(a->name.disk, b->name.disk);
 
-	return c ? c : strverscmp(a->name.partition, b->name.partition);
+	if (!c)
+		c = COMPARE(a->gone, b->gone);
+	if (!c)
+		c = COMPARE(a->diskseq, b->diskseq);
+	if (!c)
+		c = strverscmp(a->name.partition, b->name.partition);
+	return c ? c : COMPARE(a->sysfs_id, b->sysfs_id);
+}
+
+void device_list_add(struct device_list *list, const struct device *device)
+{
+	list->devices = xreallocarray(list->devices, list->n + 1, sizeof(*device));
+	list->devices[list->n++] = *device;
+}
+
+void device_list_sort(struct device_list *list)
+{
+	if (list->n)
+		qsort(list->devices, list->n, sizeof(*list->devices), compare);
+}
+
+void partition_name(const char disk[DEVICE_NAME_MAX], uint32_t partno, char ret[DEVICE_NAME_MAX])
+{
+	size_t len = strnlen(disk, DEVICE_NAME_MAX);
+	bool digit = len && disk[len - 1] >= '0' && disk[len - 1] <= '9';
+
+	snprintf(ret, DEVICE_NAME_MAX, "%.*s%s%" PRIu32, (int)len, disk, digit ? "p" : "", partno);
 }
 
 struct error *device_list_read(const char *root, struct device_list *ret)
@@ -164,11 +191,9 @@ struct error *device_list_read(const char *root, struct device_list *ret)
 		}
 		if (err)
 			return err;
-		list.devices = xreallocarray(list.devices, list.n + 1, sizeof(d));
-		list.devices[list.n++] = d;
+		device_list_add(&list, &d);
 	}
-	if (list.n)
-		qsort(list.devices, list.n, sizeof(*list.devices), compare);
+	device_list_sort(&list);
 	*ret = list;
 	list = (struct device_list){};
 	return NULL;
@@ -183,14 +208,23 @@ void device_list_deinit(struct device_list *list)
 const struct device *device_by_id(const struct device_list *list, uint64_t sysfs_id)
 {
 	for (unsigned int i = 0; i < list->n; i++)
-		if (list->devices[i].sysfs_id == sysfs_id)
+		if (list->devices[i].sysfs_id == sysfs_id && !list->devices[i].gone)
 			return &list->devices[i];
 	return NULL;
 }
 
-static const char *own_name(const struct device *d)
+const char *device_own_name(const struct device_name *name)
 {
-	return d->name.partition[0] ? d->name.partition : d->name.disk;
+	return name->partition[0] ? name->partition : name->disk;
+}
+
+/* Those that are gone come behind those that are there; NULL if there is none. */
+static const struct device *by_name(const struct device_list *list, const char *name)
+{
+	for (unsigned int i = 0; i < list->n; i++)
+		if (!strcmp(device_own_name(&list->devices[i].name), name))
+			return &list->devices[i];
+	return NULL;
 }
 
 struct error *device_find(const struct device_list *list, const char *name,
@@ -202,24 +236,29 @@ struct error *device_find(const struct device_list *list, const char *name,
 	/* /sys itself writes '!' for '/': both spellings are known. */
 	for (char *p = wanted; (p = strchr(p, '!'));)
 		*p = '/';
-	for (unsigned int i = 0; i < list->n; i++) {
-		if (!strcmp(own_name(&list->devices[i]), wanted)) {
-			*ret = &list->devices[i];
-			return NULL;
-		}
-	}
+	*ret = by_name(list, wanted);
+	if (*ret)
+		return NULL;
 	if (!strchr(name, '/'))
 		return error_new(
 			"there is no block device '%s': see /sys/class/block for their names",
 			name);
-	if (stat(name, &st))
-		return error_errno(errno, "cannot find the block device '%s'", name);
+	if (stat(name, &st)) {
+		int errnum = errno;
+
+		if (!strncmp(wanted, "/dev/", strlen("/dev/")))
+			*ret = by_name(list, wanted + strlen("/dev/"));
+		if (*ret && (*ret)->gone)
+			return NULL;
+		return error_errno(errnum, "cannot find the block device '%s'", name);
+	}
 	if (!S_ISBLK(st.st_mode))
 		return error_new("'%s' is not a block device", name);
 	for (unsigned int i = 0; i < list->n; i++) {
 		const struct device_name *n = &list->devices[i].name;
 
-		if (n->major == major(st.st_rdev) && n->minor == minor(st.st_rdev)) {
+		if (!list->devices[i].gone && n->major == major(st.st_rdev) &&
+		    n->minor == minor(st.st_rdev)) {
 			*ret = &list->devices[i];
 			return NULL;
 		}
