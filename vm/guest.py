@@ -32,6 +32,7 @@ def main():
         plan = json.load(f)
     environment = {'PATH': '/usr/sbin:/usr/bin:/sbin:/bin', 'HOME': '/tmp', 'LANG': 'C.UTF-8',
                    'PYTHONDONTWRITEBYTECODE': '1', 'DM_DISABLE_UDEV': '1', **plan['environment']}
+    subprocess.run(['modprobe', 'loop'], env=environment, check=True)
     for item in plan['commands']:
         began = time.monotonic()
         print(f'running {item["name"]}', flush=True)

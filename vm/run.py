@@ -26,7 +26,7 @@ import kernels
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(HERE)
 MEMORY = '1G'
-CPUS = 2
+CPUS = 4
 MACHINE_TIMEOUT = 900
 PROGRAM_TIMEOUT = 300
 MIB = 1024 * 1024

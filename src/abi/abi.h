@@ -108,6 +108,7 @@ enum part_loss {
 	LOSS_UNISSUED, /* completed without going to the device (empty flush): request time only */
 	LOSS_PARTIAL,  /* partial completions: they end nothing; for information */
 	LOSS_REQUEUE,  /* requeues: service time counts from the last issue; for information */
+	LOSS_SPLIT,    /* bios that a driver without requests has split; for information */
 	PART_LOSS_NR
 };
 
@@ -239,7 +240,8 @@ struct collector_settings {
 	__u32 stamp_mode; /* STAMP_OWN or STAMP_KERNEL */
 	/* Enumerators without a named enum, or macros in older kernels. */
 	__u32 queue_flag_stats_bit, rqf_flush_seq_bit, req_preflush_bit;
-	__u32 bio_queue_arg; /* which argument of block_bio_queue is the bio */
+	__u32 queue_first; /* block_bio_queue and block_split have the queue as their first argument
+			    */
 };
 
 /* A ladder as it was given, and its bounds. */

@@ -10,6 +10,7 @@
  *
  *	block_bio_queue		remember the bio, take the seek distance
  *	block_bio_complete	count request time by size, and seek distance
+ *	block_split		count: the kernel's own counters may have the pieces
  *
  * A request is known by its slot, indexed by queue, hardware queue and tag: no allocation, no hash
  * per request, nothing that could leak. A block device is known by its sysfs node and diskseq.
@@ -730,7 +731,7 @@ static __noinline int bio_queue(struct bio *bio)
 SEC("tp_btf/block_bio_queue")
 int block_bio_queue(const __u64 *ctx)
 {
-	return bio_queue(bio_queue_bio(ctx));
+	return bio_queue(bio_argument(ctx));
 }
 
 /*
@@ -757,16 +758,17 @@ static __always_inline bool bio_complete(struct bio *bio)
 	return true;
 }
 
-SEC("tp_btf/block_bio_complete")
-int BPF_PROG(block_bio_complete, struct request_queue *q, struct bio *bio)
+/*
+ * A bio that is not known: the front of a known one, split off, which ends nothing and whose
+ * bi_private is that bio; or one that was submitted before there was a collector.
+ */
+static __noinline int bio_unknown(struct bio *bio)
 {
-	struct gendisk *disk;
+	__u64 whole = (__u64)bio->bi_private;
+	struct gendisk *disk = bio_disk(bio);
 	__u32 part;
 
-	if (bio_complete(bio))
-		return 0;
-	disk = bio_disk(bio);
-	if (disk->queue->mq_ops)
+	if (disk->queue->mq_ops || bpf_map_lookup_elem(&bios, &whole))
 		return 0;
 	part = part_find(disk, bio_bdev(bio), disk_seq(disk));
 	if (part == PART_IGNORED)
@@ -778,6 +780,12 @@ int BPF_PROG(block_bio_complete, struct request_queue *q, struct bio *bio)
 	return 0;
 }
 
+SEC("tp_btf/block_bio_complete")
+int BPF_PROG(block_bio_complete, struct request_queue *q, struct bio *bio)
+{
+	return bio_complete(bio) ? 0 : bio_unknown(bio);
+}
+
 /* As block_rq_complete_nested. */
 SEC("tp_btf/block_bio_complete")
 int BPF_PROG(block_bio_complete_nested, struct request_queue *q, struct bio *bio)
@@ -785,4 +793,23 @@ int BPF_PROG(block_bio_complete_nested, struct request_queue *q, struct bio *bio
 	if (bio_complete(bio))
 		count_loss(LOSS_RECOVERED);
 	return 0;
+}
+
+static __noinline int bio_split(struct bio *bio)
+{
+	struct gendisk *disk = bio_disk(bio);
+	__u32 part;
+
+	if (disk->queue->mq_ops)
+		return 0;
+	part = part_find(disk, bio_bdev(bio), disk_seq(disk));
+	if (part != PART_IGNORED)
+		count_part_loss(part, LOSS_SPLIT, bio_op(bio));
+	return 0;
+}
+
+SEC("tp_btf/block_split")
+int block_split(const __u64 *ctx)
+{
+	return bio_split(bio_argument(ctx));
 }

@@ -113,14 +113,14 @@ static __always_inline struct gendisk *bio_disk(struct bio *bio)
 }
 
 /*
- * The argument of block_bio_queue; the queue came before it until 5.11 (a54895fa057c). In assembly,
- * as the compiler would add to the pointer, which the verifier refuses.
+ * The bio that block_bio_queue and block_split are about; the queue came before it until 5.11
+ * (a54895fa057c). In assembly, as the compiler would add to the pointer, which the verifier refuses.
  */
-static __always_inline struct bio *bio_queue_bio(const __u64 *ctx)
+static __always_inline struct bio *bio_argument(const __u64 *ctx)
 {
 	struct bio *bio;
 
-	if (settings.bio_queue_arg)
+	if (settings.queue_first)
 		asm volatile("%0 = *(u64 *)(%1 + 8)" : "=r"(bio) : "r"(ctx));
 	else
 		asm volatile("%0 = *(u64 *)(%1 + 0)" : "=r"(bio) : "r"(ctx));

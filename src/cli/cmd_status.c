@@ -49,6 +49,19 @@ static void kinds_text(unsigned int kinds, struct buf *out)
 			buf_printf(out, " %s", hist_kind_names[kind]);
 }
 
+static void kinds_json(unsigned int kinds, struct buf *out)
+{
+	json_key(out, "kinds");
+	buf_puts(out, "[");
+	for (int kind = 0; kind < KIND_NR; kind++) {
+		if (!(kinds & 1u << kind))
+			continue;
+		json_element(out);
+		json_string(out, hist_kind_names[kind]);
+	}
+	buf_puts(out, "]");
+}
+
 static const char *stamp_text(const struct meta *meta)
 {
 	return meta->stamp_used == STAMP_OWN ?
@@ -56,26 +69,90 @@ static const char *stamp_text(const struct meta *meta)
 		       "the kernel's stamp where there is one, else own clock";
 }
 
-static void heads_text(const struct device_list *devices, struct buf *out)
+/* What is collected of a disk: by requests, or by bios where there are none. */
+struct disk_state {
+	const struct device *device;
+	unsigned int kinds; /* 0: it is not counted */
+	uint64_t heads;
+};
+
+static struct error *disk_state_read(const struct live *live, const struct device *d,
+				     struct disk_state *ret)
 {
-	buf_puts(out, "heads       per disk if it is rotational, else per hardware queue\n");
+	cleanup_free char *path = xasprintf("%s/sys/dev/block/%u:%u/queue/rotational",
+					    system_paths.root, d->name.major, d->name.minor);
+	uint64_t queues, tags, rotational;
+
+	try(device_queues(system_paths.root, d->name.disk, &queues, &tags));
+	try(sysfs_read_u64(path, &rotational));
+	ret->device = d;
+	ret->kinds = live_counts(live, d) ? live_rule(live, d)->kinds : 0;
+	if (!d->request_based)
+		ret->kinds &= 1u << KIND_REQUEST | 1u << KIND_SEEK;
+	ret->heads = d->request_based && !rotational ? queues : 1;
+	return NULL;
+}
+
+/* All disks that have a size; the caller frees *@ret. */
+static struct disk_state *disk_states(const struct live *live, const struct device_list *devices,
+				      unsigned int *n)
+{
+	struct disk_state *states = xcalloc(devices->n, sizeof(*states));
+
+	*n = 0;
 	for (unsigned int i = 0; i < devices->n; i++) {
 		const struct device *d = &devices->devices[i];
-		uint64_t queues, tags, rotational;
-		cleanup_free char *path = xasprintf("%s/sys/class/block/%s/queue/rotational",
-						    system_paths.root, d->name.disk);
+		struct error *err;
 
-		if (d->name.partition[0] || !d->request_based || !d->sectors)
+		if (d->name.partition[0] || !(d->sectors || d->name.head[0]))
 			continue;
-		struct error *err = device_queues(system_paths.root, d->name.disk, &queues, &tags);
-
-		if (!err)
-			err = sysfs_read_u64(path, &rotational);
-		if (!err)
-			buf_printf(out, "              %-16s %" PRIu64 "\n", d->name.disk,
-				   rotational ? 1 : queues);
+		err = disk_state_read(live, d, &states[*n]);
+		*n += !err;
 		error_free(err); /* the disk is just going away */
 	}
+	return states;
+}
+
+static void disks_text(const struct live *live, const struct device_list *devices, struct buf *out)
+{
+	unsigned int n;
+	cleanup_free struct disk_state *states = disk_states(live, devices, &n);
+
+	buf_printf(out, "disks       %-16s %-8s %5s  %s\n", "", "by", "heads", "kinds");
+	for (unsigned int i = 0; i < n; i++) {
+		const struct device *d = states[i].device;
+
+		buf_printf(out, "            %-16s ", d->name.disk);
+		if (!states[i].kinds) {
+			buf_puts(out, "not counted\n");
+			continue;
+		}
+		buf_printf(out, "%-8s %5" PRIu64 " ", d->request_based ? "requests" : "bios",
+			   states[i].heads);
+		kinds_text(states[i].kinds, out);
+		if (d->name.head[0])
+			buf_printf(out, " (a path of %s)", d->name.head);
+		buf_puts(out, "\n");
+	}
+}
+
+static void disks_json(const struct live *live, const struct device_list *devices, struct buf *out)
+{
+	unsigned int n;
+	cleanup_free struct disk_state *states = disk_states(live, devices, &n);
+
+	json_key(out, "disks");
+	buf_puts(out, "[");
+	for (unsigned int i = 0; i < n; i++) {
+		json_element(out);
+		buf_puts(out, "{");
+		json_device(out, &states[i].device->name);
+		json_key_string(out, "by", states[i].device->request_based ? "requests" : "bios");
+		json_key_u64(out, "heads", states[i].heads);
+		kinds_json(states[i].kinds, out);
+		buf_puts(out, "}");
+	}
+	buf_puts(out, "]");
 }
 
 /* What a section sets otherwise than the default. */
@@ -130,8 +207,24 @@ static void partitions_text(const struct live_status *s, struct buf *out)
 			      "(no_counters; build option max_partitions)\n");
 }
 
-static void status_text(const struct live_status *s, const struct device_list *devices,
-			const struct snapshot *snap, struct buf *out)
+static void attached_text(const struct live_status *s, struct buf *out)
+{
+	for (int bios = 0; bios < 2; bios++) {
+		buf_puts(out, bios ? "bios       " : "attached   ");
+		for (int i = 0; i < PROG_NR; i++)
+			if (pin_progs[i].bios == bios && s->points[i].attached)
+				buf_printf(out, " %s", s->points[i].program);
+		if (bios)
+			buf_printf(out, "%s (--bios %s)",
+				   s->points[PROG_BIO_QUEUE].attached ? "" : " nothing",
+				   bios_mode_names[s->meta->bios]);
+		buf_puts(out, "\n");
+	}
+}
+
+static void status_text(const struct live *live, const struct live_status *s,
+			const struct device_list *devices, const struct snapshot *snap,
+			struct buf *out)
 {
 	const struct meta *meta = s->meta;
 	char since[RFC3339_MAX];
@@ -143,15 +236,12 @@ static void status_text(const struct live_status *s, const struct device_list *d
 	buf_printf(out, "issue time  %s (--stamp %s)\n", stamp_text(meta),
 		   stamp_mode_names[meta->stamp]);
 	rules_text(s, out);
-	buf_puts(out, "attached   ");
-	for (int i = 0; i < PROG_NR; i++)
-		if (s->points[i].attached)
-			buf_printf(out, " %s", s->points[i].program);
-	buf_printf(out, "\nmemory      %" PRIu64 " bytes in maps\n", s->memory);
+	attached_text(s, out);
+	buf_printf(out, "memory      %" PRIu64 " bytes in maps\n", s->memory);
 	partitions_text(s, out);
 	buf_printf(out, "slots       %u of %u regions in use, for %u requests each\n", s->regions,
 		   meta->regions - 1, REGION_SLOTS);
-	heads_text(devices, out);
+	disks_text(live, devices, out);
 	buf_puts(out, "losses      (not in the histograms, or worth knowing)\n");
 	before = out->len;
 	text_losses(snap, out);
@@ -171,6 +261,9 @@ static void verify_text(const struct verify_result *v, struct buf *out)
 			   name, blk_op_names[r->op], r->ours, r->unseen, r->diskstats_lo);
 		if (r->diskstats_hi != r->diskstats_lo)
 			buf_printf(out, "..%" PRIu64 " (I/O ran at the start)", r->diskstats_hi);
+		if (r->extra)
+			buf_printf(out, " (it may have %" PRIu64 " splits and flushes more)",
+				   r->extra);
 		buf_puts(out, r->equal ? "\n" : "  DIFFERENT\n");
 	}
 	for (unsigned int i = 0; i < v->n_skips; i++) {
@@ -199,6 +292,7 @@ static void verify_json(const struct verify_result *v, struct buf *out)
 		json_key_string(out, "op", blk_op_names[r->op]);
 		json_key_u64(out, "count", r->ours);
 		json_key_u64(out, "unseen", r->unseen);
+		json_key_u64(out, "extra", r->extra);
 		json_key_u64(out, "diskstats", r->diskstats_lo);
 		json_key_u64(out, "diskstats_max", r->diskstats_hi);
 		json_key_bool(out, "equal", r->equal);
@@ -222,15 +316,7 @@ static void verify_json(const struct verify_result *v, struct buf *out)
 static void rule_json(const struct rule *rule, struct buf *out)
 {
 	json_key_bool(out, "ignore", rule->ignore);
-	json_key(out, "kinds");
-	buf_puts(out, "[");
-	for (int kind = 0; kind < KIND_NR; kind++) {
-		if (!(rule->kinds & 1u << kind))
-			continue;
-		json_element(out);
-		json_string(out, hist_kind_names[kind]);
-	}
-	buf_puts(out, "]");
+	kinds_json(rule->kinds, out);
 	json_key(out, "ladders");
 	buf_puts(out, "{");
 	for (int i = 0; i < LADDER_KINDS; i++) {
@@ -259,7 +345,8 @@ static void rules_json(const struct live_status *s, struct buf *out)
 	buf_puts(out, "]");
 }
 
-static void status_json(const struct live_status *s, const struct snapshot *snap,
+static void status_json(const struct live *live, const struct live_status *s,
+			const struct device_list *devices, const struct snapshot *snap,
 			const struct verify_result *v, struct buf *out)
 {
 	const struct meta *meta = s->meta;
@@ -271,7 +358,9 @@ static void status_json(const struct live_status *s, const struct snapshot *snap
 	json_key_u64(out, "format", meta->abi_version);
 	json_key_string(out, "stamp", stamp_mode_names[meta->stamp]);
 	json_key_string(out, "stamp_used", stamp_mode_names[meta->stamp_used]);
+	json_key_string(out, "bios", bios_mode_names[meta->bios]);
 	rules_json(s, out);
+	disks_json(live, devices, out);
 	json_key(out, "programs");
 	buf_puts(out, "[");
 	for (int i = 0; i < PROG_NR; i++) {
@@ -282,6 +371,7 @@ static void status_json(const struct live_status *s, const struct snapshot *snap
 		json_key_bool(out, "attached", s->points[i].attached);
 		json_key_u64(out, "runs", s->points[i].runs);
 		json_key_u64(out, "run_ns", s->points[i].run_ns);
+		json_key_u64(out, "verified_insns", s->points[i].verified);
 		buf_puts(out, "}");
 	}
 	buf_puts(out, "]");
@@ -319,9 +409,9 @@ static struct error *run(void *settings, const struct operands *operands, int *s
 	if (s->verify)
 		try(live_verify(live, &devices, &verify));
 	if (format == FORMAT_JSON) {
-		status_json(&live_state, &snap, s->verify ? &verify : NULL, &out);
+		status_json(live, &live_state, &devices, &snap, s->verify ? &verify : NULL, &out);
 	} else {
-		status_text(&live_state, &devices, &snap, &out);
+		status_text(live, &live_state, &devices, &snap, &out);
 		if (s->verify)
 			verify_text(&verify, &out);
 	}

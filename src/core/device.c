@@ -89,6 +89,26 @@ static struct error *read_numbers(const char *dir, struct device *d)
 	return NULL;
 }
 
+/*
+ * With several paths to an NVMe namespace each path is a hidden disk, named for the subsystem, the
+ * controller and the head (nvme2c0n1, drivers/nvme/host/multipath.c); the head is the disk that is
+ * used.
+ */
+static struct error *read_head(const char *disk_dir, struct device_name *name)
+{
+	cleanup_free char *path = xasprintf("%s/hidden", disk_dir);
+	unsigned int subsystem, controller, head;
+	uint64_t hidden;
+	int end = 0;
+
+	try(read_optional(path, 0, &hidden));
+	if (hidden &&
+	    sscanf(name->disk, "nvme%uc%un%u%n", &subsystem, &controller, &head, &end) == 3 &&
+	    !name->disk[end])
+		snprintf(name->head, sizeof(name->head), "nvme%un%u", subsystem, head);
+	return NULL;
+}
+
 /* @dir is a device's directory, resolved; @disk_dir that of its disk. */
 static struct error *read_device(const char *dir, const char *disk_dir, bool partition,
 				 struct device *d)
@@ -112,6 +132,7 @@ static struct error *read_device(const char *dir, const char *disk_dir, bool par
 		try(sysfs_read_u64(number, &partno));
 		d->partno = (uint32_t)partno;
 	}
+	try(read_head(disk_dir, &d->name));
 	try(read_numbers(dir, d));
 	try(read_optional(seq, 0, &d->diskseq));
 	try(read_optional(size, 0, &d->sectors));
@@ -138,14 +159,12 @@ static struct error *read_entry(const char *root, const char *name, struct devic
 static int compare(const void *pa, const void *pb)
 {
 	const struct device *a = pa, *b = pb;
-	int c = strverscmp(a->name.disk, b->name.disk);
+	int c = device_name_compare(&a->name, &b->name);
 
 	if (!c)
 		c = COMPARE(a->gone, b->gone);
 	if (!c)
 		c = COMPARE(a->diskseq, b->diskseq);
-	if (!c)
-		c = strverscmp(a->name.partition, b->name.partition);
 	return c ? c : COMPARE(a->sysfs_id, b->sysfs_id);
 }
 

@@ -25,7 +25,7 @@ struct device {
 };
 
 struct device_list {
-	struct device *devices; /* sorted by name, a disk before its partitions; those gone last */
+	struct device *devices; /* sorted by name, a disk before its partitions */
 	unsigned int n;
 };
 

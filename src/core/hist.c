@@ -32,6 +32,22 @@ const struct hist_stat_column hist_stat_columns[HIST_STAT_COLUMNS] = {
 	{ "max", "the highest bucket used", STAT_BUCKET, offsetof(struct hist_stats, max) },
 };
 
+static const char *group(const struct device_name *name)
+{
+	return name->head[0] ? name->head : name->disk;
+}
+
+int device_name_compare(const struct device_name *a, const struct device_name *b)
+{
+	int c = strverscmp(group(a), group(b));
+
+	if (!c)
+		c = strverscmp(a->head, b->head);
+	if (!c)
+		c = strverscmp(a->disk, b->disk);
+	return c ? c : strverscmp(a->partition, b->partition);
+}
+
 void hist_init(struct hist *h, const struct ladder *ladder, const struct ladder *sizes)
 {
 	h->ladder = ladder;

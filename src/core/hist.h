@@ -22,8 +22,12 @@
 struct device_name {
 	char disk[DEVICE_NAME_MAX];
 	char partition[DEVICE_NAME_MAX]; /* "" for the whole disk */
+	char head[DEVICE_NAME_MAX];      /* of an NVMe path: the disk that it leads to; else "" */
 	uint32_t major, minor;
 };
+
+/* Order of output: disks, each with its partitions and then its paths. */
+int device_name_compare(const struct device_name *a, const struct device_name *b);
 
 struct hist {
 	struct device_name name;

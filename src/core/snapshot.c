@@ -52,15 +52,13 @@ struct loss *snapshot_add_loss(struct snapshot *s, const char *name, const char 
 static int compare(const void *pa, const void *pb)
 {
 	const struct hist *a = pa, *b = pb;
-	int c = strverscmp(a->name.disk, b->name.disk);
+	int c = device_name_compare(&a->name, &b->name);
 
-	/* Devices that are gone come after those of the same name that are there, one by one. */
+	/* Devices that are gone come after the one of that name that is there, one by one. */
 	if (!c)
 		c = COMPARE(a->gone, b->gone);
 	if (!c && a->gone)
 		c = COMPARE(a->diskseq, b->diskseq);
-	if (!c)
-		c = strverscmp(a->name.partition, b->name.partition);
 	if (!c && a->gone)
 		c = COMPARE(a->sysfs_id, b->sysfs_id);
 	if (!c)

@@ -89,6 +89,8 @@ static void names(struct buf *out, const struct device_name *name)
 		json_key(out, "partition");
 		buf_puts(out, "null");
 	}
+	if (name->head[0])
+		json_key_string(out, "path_of", name->head);
 }
 
 void json_device(struct buf *out, const struct device_name *name)

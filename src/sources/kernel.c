@@ -127,7 +127,7 @@ struct error *kernel_facts_read(const struct live_paths *paths, struct kernel_fa
 	} points[] = {
 		{ "block_rq_issue", 1, 1 },     { "block_rq_complete", 3, 3 },
 		{ "block_rq_requeue", 1, 1 },   { "block_bio_queue", 1, 2 },
-		{ "block_bio_complete", 2, 2 },
+		{ "block_bio_complete", 2, 2 }, { "block_split", 2, 3 },
 	};
 
 	try(kernel_explain_refusal(paths, EPERM));
@@ -152,7 +152,7 @@ struct error *kernel_facts_read(const struct live_paths *paths, struct kernel_fa
 	facts.queue_flag_stats_bit = enumerator(btf, "QUEUE_FLAG_STATS", 20);
 	facts.rqf_flush_seq_bit = enumerator(btf, "__RQF_FLUSH_SEQ", 4);
 	facts.req_preflush_bit = enumerator(btf, "__REQ_PREFLUSH", 18);
-	facts.bio_queue_arg = (unsigned int)tracepoint_args(btf, "block_bio_queue") - 1;
+	facts.queue_first = tracepoint_args(btf, "block_bio_queue") == 2;
 	facts.exchange = has_exchange();
 	/* 05b24ff9b2cf (6.2), which made this function global, began to skip nested runs. */
 	facts.skips_nested =

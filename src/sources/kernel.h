@@ -10,8 +10,9 @@
 
 struct kernel_facts {
 	unsigned int queue_flag_stats_bit, rqf_flush_seq_bit, req_preflush_bit;
-	unsigned int bio_queue_arg; /* which argument of block_bio_queue is the bio */
-	bool exchange;              /* BPF can exchange a word in one step */
+	bool queue_first;  /* block_bio_queue and block_split have the queue as their first argument
+			    */
+	bool exchange;     /* BPF can exchange a word in one step */
 	bool skips_nested; /* a program does not interrupt itself: the skipped run must be made good
 			    */
 	bool cached_clock; /* issue stamps of the kernel may be as old as the submitter's plug */

@@ -63,7 +63,8 @@ struct error *live_add_gone(struct live *live, struct device_list *devices) must
 
 /* Which histograms are meant. */
 struct live_selection {
-	const struct device *const *devices; /* disks mean their partitions too; n_devices 0: all */
+	const struct device *const
+		*devices; /* disks mean their partitions and paths too; n_devices 0: all */
 	unsigned int n_devices;
 	unsigned int kinds, ops; /* masks; seek does not have an operation, and is taken with any */
 	bool alone; /* disks do not mean their partitions; n_devices 0: all whole disks */
@@ -117,7 +118,8 @@ struct error *live_status(struct live *live, const struct device_list *devices,
 struct verify_row {
 	struct device_name name;
 	enum blk_op op;
-	uint64_t ours;   /* requests counted since the start */
+	uint64_t ours;  /* requests counted since the start */
+	uint64_t extra; /* what diskstats may have more: splits and flushes, without requests only */
 	uint64_t unseen; /* completions that no program was run for, known by their slots */
 	uint64_t diskstats_lo,
 		diskstats_hi; /* rise of diskstats; they differ if I/O ran at the start */

@@ -89,7 +89,7 @@ static struct error *set_settings(struct object *o, const struct kernel_facts *k
 		.queue_flag_stats_bit = kernel->queue_flag_stats_bit,
 		.rqf_flush_seq_bit = kernel->rqf_flush_seq_bit,
 		.req_preflush_bit = kernel->req_preflush_bit,
-		.bio_queue_arg = kernel->bio_queue_arg,
+		.queue_first = kernel->queue_first,
 	};
 	struct bpf_map *map;
 	int err;

@@ -41,6 +41,7 @@ const struct pin_prog_info pin_progs[PROG_NR] = {
 	[PROG_BIO_COMPLETE] = { "block_bio_complete", "block_bio_complete", .bios = true },
 	[PROG_BIO_COMPLETE_NESTED] = { "block_bio_complete_nested", "block_bio_complete",
 				       .bios = true, .nested = true },
+	[PROG_SPLIT] = { "block_split", "block_split", .bios = true },
 	[PROG_BIO_QUEUE] = { "block_bio_queue", "block_bio_queue", .bios = true },
 };
 

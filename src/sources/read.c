@@ -30,6 +30,7 @@ static const struct {
 			  "completions that the kernel showed to no BPF program: not counted" },
 	[LOSS_UNISSUED] = { "unissued", "never went to the device (empty flushes): request time only" },
 	[LOSS_PARTIAL] = { "partial", "partial completions; they end nothing, nothing is lost" },
+	[LOSS_SPLIT] = { "split", "bios split by drivers without requests; counted as one, nothing is lost" },
 	[LOSS_REQUEUE] = { "requeued", "requeues; service time counts from the last issue" },
 }, global_losses[GLOBAL_LOSS_NR] = {
 	[LOSS_PASSTHROUGH] = { "passthrough", "driver commands, in no histogram" },
@@ -235,15 +236,19 @@ static void view_hist(const struct view *view, const struct device *device, enum
 
 static bool selected(const struct live_selection *sel, const struct device *device)
 {
-	for (unsigned int i = 0; i < sel->n_devices; i++) {
-		const struct device *d = sel->devices[i];
+	bool whole = device->sysfs_id == device->disk_sysfs_id;
 
-		if (d->diskseq == device->diskseq &&
-		    (d->sysfs_id == device->sysfs_id ||
-		     (!sel->alone && d->sysfs_id == device->disk_sysfs_id)))
+	for (unsigned int i = 0; i < sel->n_devices; i++) {
+		const struct device *named = sel->devices[i];
+		bool same_disk = named->diskseq == device->diskseq;
+
+		if (same_disk && named->sysfs_id == device->sysfs_id)
+			return true;
+		if (!sel->alone && ((same_disk && named->sysfs_id == device->disk_sysfs_id) ||
+				    !strcmp(named->name.disk, device->name.head)))
 			return true;
 	}
-	return !sel->n_devices && (!sel->alone || device->sysfs_id == device->disk_sysfs_id);
+	return !sel->n_devices && (!sel->alone || whole);
 }
 
 /* Calls @stmt for every selected kind and operation; seek has no operation. */

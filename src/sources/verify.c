@@ -9,6 +9,7 @@
  * Completions that no program was run for are known all the same: their request slot stays occupied.
  * What diskstats has must be what we have counted and what we know to have missed in this way.
  */
+#include <bpf/libbpf.h>
 #include <errno.h>
 #include <string.h>
 #include <time.h>
@@ -20,11 +21,13 @@
 
 /*
  * Requests per operation of one device, or bios of one without requests. Of bios that were
- * submitted before the collector was attached only the completion is known (LOSS_EARLY), and
- * diskstats has empty flushes as writes.
+ * submitted before the collector was attached only the completion is known (LOSS_EARLY). Drivers
+ * without requests differ in what they have in diskstats: bios before or after they split them,
+ * empty flushes as writes or not at all.
  */
 struct tally {
 	uint64_t seen[OP_NR];
+	uint64_t extra[OP_NR]; /* what diskstats may have more: splits, and flushes as writes */
 	uint64_t unseen[OP_NR];
 	uint64_t occupied[OP_NR]; /* slots: in flight, or unseen if the device is idle */
 };
@@ -81,11 +84,17 @@ static void tally_add(struct tally *t, const struct image *im, const uint64_t oc
 		      bool bios)
 {
 	for (enum blk_op op = 0; op < OP_NR; op++) {
-		enum blk_op as = bios && op == OP_FLUSH ? OP_WRITE : op;
-
-		t->seen[as] += image_requests(im, op) + (bios ? image_loss(im, LOSS_EARLY, op) : 0);
-		t->unseen[as] += image_loss(im, LOSS_UNSEEN, op);
-		t->occupied[as] += occupied[op];
+		t->unseen[op] += image_loss(im, LOSS_UNSEEN, op);
+		t->occupied[op] += occupied[op];
+		if (bios && op == OP_FLUSH) {
+			t->extra[OP_WRITE] += image_requests(im, op);
+			continue;
+		}
+		t->seen[op] += image_requests(im, op);
+		if (bios) {
+			t->seen[op] += image_loss(im, LOSS_EARLY, op);
+			t->extra[op] += image_loss(im, LOSS_SPLIT, op);
+		}
 	}
 }
 
@@ -121,11 +130,27 @@ static struct error *counts_read(struct live *live, const struct device_list *de
 	return NULL;
 }
 
+/* Requests, or bios, that are under way. */
+static uint64_t device_inflight(struct live *live, const struct device *device)
+{
+	cleanup_free char *path = xasprintf("%s/sys/dev/block/%u:%u/inflight", live->paths.root,
+					    device->name.major, device->name.minor);
+	unsigned int reads = 0, writes = 0;
+	char text[64];
+	struct error *err = sysfs_read(path, text, sizeof(text));
+
+	if (!err && sscanf(text, "%u %u", &reads, &writes) != 2)
+		reads = 1;
+	error_free(err); /* a device that is just going away is at rest */
+	return (uint64_t)reads + writes;
+}
+
 /* One reading of both sides. */
 struct sample {
 	struct counts before, after;
 	struct diskstats *stats;
 	unsigned int n_stats;
+	uint64_t *inflight; /* by device, the greater one of before and after */
 };
 
 static void sample_deinit(struct sample *s)
@@ -133,15 +158,29 @@ static void sample_deinit(struct sample *s)
 	counts_deinit(&s->before);
 	counts_deinit(&s->after);
 	free(s->stats);
+	free(s->inflight);
 	*s = (struct sample){};
+}
+
+static void sample_inflight(struct live *live, const struct device_list *devices, struct sample *s)
+{
+	for (unsigned int d = 0; d < devices->n; d++) {
+		uint64_t n = device_inflight(live, &devices->devices[d]);
+
+		s->inflight[d] = n > s->inflight[d] ? n : s->inflight[d];
+	}
 }
 
 static struct error *sample_read(struct live *live, const struct device_list *devices,
 				 struct sample *s)
 {
+	s->inflight = xcalloc(devices->n, sizeof(*s->inflight));
+	sample_inflight(live, devices, s);
 	try(counts_read(live, devices, &s->before));
 	try(diskstats_read(live->paths.root, &s->stats, &s->n_stats));
-	return counts_read(live, devices, &s->after);
+	try(counts_read(live, devices, &s->after));
+	sample_inflight(live, devices, s);
+	return NULL;
 }
 
 static const struct diskstats *sample_stats(const struct sample *s, const struct device *d)
@@ -151,32 +190,62 @@ static const struct diskstats *sample_stats(const struct sample *s, const struct
 
 #define BEGIN_SAMPLES 20
 
-/* A request that is counted by us but not yet by diskstats, at most one per CPU, is a few ns old. */
+/*
+ * What diskstats had before us: what it has less what we have counted. With I/O under way that is
+ * an interval: a request is counted by us a moment before diskstats has it, on each CPU one;
+ * drivers without requests count a bio when it comes or when it goes, as the kernel has it.
+ */
+static struct diskstats_base base_of(const struct sample *s, unsigned int d, bool request_based,
+				     const struct diskstats *stats, uint64_t n_cpus)
+{
+	const struct tally *before = &s->before.tally[d], *after = &s->after.tally[d];
+	uint64_t late = !s->inflight[d] ? 0 : request_based ? n_cpus : s->inflight[d];
+	struct diskstats_base base;
+
+	for (enum blk_op op = 0; op < OP_NR; op++) {
+		base.lo[op] = stats->requests[op] - after->seen[op] - after->extra[op] -
+			      (request_based ? 0 : late);
+		base.hi[op] = stats->requests[op] - before->seen[op] + late;
+	}
+	return base;
+}
+
+/* Keeps the narrower reading; true if it is exact. */
+static bool base_narrow(struct diskstats_base *base, const struct diskstats_base *now, bool first)
+{
+	bool exact = true;
+
+	for (enum blk_op op = 0; op < OP_NR; op++) {
+		if (first || now->hi[op] - now->lo[op] < base->hi[op] - base->lo[op]) {
+			base->lo[op] = now->lo[op];
+			base->hi[op] = now->hi[op];
+		}
+		exact = exact && base->hi[op] == base->lo[op];
+	}
+	return exact;
+}
+
 struct error *live_diskstats_begin(struct live *live, const struct device_list *devices,
 				   bool request_based)
 {
 	cleanup_free struct diskstats_base *bases = xcalloc(devices->n, sizeof(*bases));
 	const struct diskstats_base unused = {};
+	uint64_t n_cpus = (uint64_t)libbpf_num_possible_cpus();
+	bool exact = false;
 
-	for (int round = 0; round < BEGIN_SAMPLES; round++) {
+	for (int round = 0; round < BEGIN_SAMPLES && !exact; round++) {
 		cleanup(sample_deinit) struct sample s = {};
 
 		try(sample_read(live, devices, &s));
+		exact = true;
 		for (unsigned int d = 0; d < devices->n; d++) {
 			const struct diskstats *stats = sample_stats(&s, &devices->devices[d]);
+			struct diskstats_base now;
 
-			for (enum blk_op op = 0; stats && op < OP_NR; op++) {
-				/* Subtracting what we have counted leaves what was there before us.
-				 */
-				uint64_t lo = stats->requests[op] - s.after.tally[d].seen[op];
-				uint64_t hi = stats->requests[op] - s.before.tally[d].seen[op];
-
-				/* The narrowest reading; a quiet device is exact at once. */
-				if (round && hi - lo >= bases[d].hi[op] - bases[d].lo[op])
-					continue;
-				bases[d].lo[op] = lo;
-				bases[d].hi[op] = hi;
-			}
+			if (!stats || devices->devices[d].request_based != request_based)
+				continue;
+			now = base_of(&s, d, request_based, stats, n_cpus);
+			exact &= base_narrow(&bases[d], &now, !round);
 		}
 	}
 	for (unsigned int d = 0; d < devices->n; d++) {
@@ -193,18 +262,6 @@ struct error *live_diskstats_begin(struct live *live, const struct device_list *
 	return NULL;
 }
 
-static bool device_idle(struct live *live, const struct device *device)
-{
-	cleanup_free char *path = xasprintf("%s/sys/dev/block/%u:%u/inflight", live->paths.root,
-					    device->name.major, device->name.minor);
-	char text[64];
-	struct error *err = sysfs_read(path, text, sizeof(text));
-	bool idle = !err && !text[strspn(text, " 0")];
-
-	error_free(err);
-	return idle;
-}
-
 static void compare(struct verify_row *row, const struct diskstats_base *base, uint64_t stats,
 		    const struct tally *before, const struct tally *after, bool idle)
 {
@@ -214,10 +271,11 @@ static void compare(struct verify_row *row, const struct diskstats_base *base, u
 	uint64_t most = after->unseen[op] + after->occupied[op];
 
 	row->ours = after->seen[op];
+	row->extra = after->extra[op];
 	row->unseen = after->unseen[op] + (idle ? after->occupied[op] : 0);
 	row->diskstats_lo = stats - base->hi[op];
 	row->diskstats_hi = stats - base->lo[op];
-	row->equal = row->diskstats_lo <= after->seen[op] + most &&
+	row->equal = row->diskstats_lo <= after->seen[op] + row->extra + most &&
 		     row->diskstats_hi >= before->seen[op] + least;
 }
 
@@ -251,7 +309,7 @@ static struct error *verify_once(struct live *live, const struct device_list *de
 		const struct device *device = &devices->devices[d];
 		const struct diskstats *stats = sample_stats(&s, device);
 		struct diskstats_base base = {}; /* a device that came later began at zero */
-		bool idle = device_idle(live, device);
+		bool idle = !s.inflight[d];
 		__u64 key = device->sysfs_id;
 
 		if (skip(live, device, stats, &v))

@@ -75,7 +75,7 @@ static void sorts(void **state)
 			}
 }
 
-/* Devices that are gone come after those of the same disk's name, one generation by one. */
+/* Devices that are gone come after those of the same name, one generation by one. */
 static void sorts_gone(void **state)
 {
 	static const struct {
@@ -83,11 +83,11 @@ static void sorts_gone(void **state)
 		bool gone;
 		uint64_t diskseq, sysfs_id;
 	} order[] = {
-		{ "sda", "", false, 9, 5 },      { "sda", "sda1", false, 9, 6 },
-		{ "sda", "", true, 3, 7 },       { "sda", "sda1", true, 3, 8 },
-		{ "sda", "", true, 4, 5 },       { "sda", "sda1", true, 9, 2 },
-		{ "sda", "sda1", true, 9, 4 },   { "sdb", "", false, 1, 1 },
-		{ "sdb", "sdb2", false, 1, 11 }, { "sdb", "sdb1", true, 1, 10 },
+		{ "sda", "", false, 9, 5 },     { "sda", "", true, 3, 7 },
+		{ "sda", "", true, 4, 5 },      { "sda", "sda1", false, 9, 6 },
+		{ "sda", "sda1", true, 3, 8 },  { "sda", "sda1", true, 9, 2 },
+		{ "sda", "sda1", true, 9, 4 },  { "sdb", "", false, 1, 1 },
+		{ "sdb", "sdb1", true, 1, 10 }, { "sdb", "sdb2", false, 1, 11 },
 	};
 	cleanup(snapshot_deinit) struct snapshot s = {};
 

@@ -1,0 +1,454 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""
+What the device tests share: drivers and their parameters, the disks of the virtual machine,
+partitions, and the kernel's own trace of a disk.
+
+They load drivers with parameters of their own and write to every disk: only in a virtual machine.
+"""
+import collections
+import concurrent.futures
+import contextlib
+import fcntl
+import functools
+import glob
+import os
+import platform
+import random
+import struct
+import subprocess
+import sys
+import time
+
+from lib import (KIB, MIB, OPS, Skip, between, equal, read_file, row_bound, show, verify,
+                 write_file)
+
+CONFIGFS = '/sys/kernel/config'
+DEBUGFS = '/sys/kernel/debug'
+
+if 'BLKHIST_VM' not in os.environ:
+    print('1..0 # SKIP needs a virtual machine, see vm/run.py')
+    sys.exit(0)
+
+
+# --- drivers ---
+
+def module_path(name):
+    """Where the kernel has it; None if it is built in, raises Skip if it has not got it."""
+    r = subprocess.run(['modinfo', '-n', name], capture_output=True, text=True, check=False)
+    if r.returncode:
+        raise Skip(f'kernel {platform.release()} has no {name}')
+    return None if r.stdout.startswith('(builtin)') else r.stdout.strip()
+
+
+def module_parameters(name):
+    r = subprocess.run(['modinfo', '-F', 'parm', name], capture_output=True, text=True, check=False)
+    return {line.split(':')[0] for line in r.stdout.splitlines()}
+
+
+def load_module(name):
+    """Loads a driver as it is; it stays."""
+    if module_path(name):
+        subprocess.run(['modprobe', name], check=True)
+
+
+def unload_module(name):
+    for _ in range(100):  # somebody may just be closing its devices
+        if subprocess.run(['modprobe', '-r', name], capture_output=True, check=False).returncode == 0:
+            return
+        time.sleep(0.05)
+    raise AssertionError(f'{name} cannot be unloaded')
+
+
+def modprobe(env, name, **parameters):
+    """Loads a driver with parameters, for this test alone; Skip if it does not know one of them."""
+    module_path(name)
+    unknown = set(parameters) - module_parameters(name)
+    if unknown:
+        raise Skip(f'{name} of kernel {platform.release()} has no {", ".join(sorted(unknown))}')
+    if os.path.exists(f'/sys/module/{name}'):
+        unload_module(name)
+    env.callback(unload_module, name)
+    subprocess.run(['modprobe', name, *(f'{k}={v}' for k, v in parameters.items())], check=True)
+
+
+def wait_for(condition, what):
+    """The value of condition() as soon as it is true."""
+    deadline = time.monotonic() + 60
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f'{what} does not come to be'
+        time.sleep(0.01)
+    return value
+
+
+def disks():
+    return set(os.listdir('/sys/block'))
+
+
+# --- block devices ---
+
+class Device:
+    """A whole disk; its partitions go with the test."""
+
+    def __init__(self, env, name):
+        self.name = name
+        self.path = f'/dev/{name}'
+        wait_for(lambda: os.path.exists(self.path), self.path)
+        self.size = int(read_file(f'/sys/block/{name}/size')) * 512
+        self._env = env
+
+    def partition(self, number, start, length):
+        """Adds one, in bytes; returns its name."""
+        before = set(os.listdir(f'/sys/block/{self.name}'))
+        subprocess.run(['addpart', self.path, str(number), str(start // 512), str(length // 512)],
+                       check=True)
+        self._env.callback(subprocess.run, ['delpart', self.path, str(number)], check=True)
+        [name] = set(os.listdir(f'/sys/block/{self.name}')) - before
+        wait_for(lambda: os.path.exists(f'/dev/{name}'), f'/dev/{name}')
+        return name
+
+    def two_partitions(self):
+        """Two that leave the first and the last MiB to the disk."""
+        half = (self.size // MIB - 2) // 2 * MIB
+        return self.partition(1, MIB, half), self.partition(2, MIB + half, half)
+
+    def queue(self, name, value=None):
+        path = f'/sys/block/{self.name}/queue/{name}'
+        if value is not None:
+            write_file(path, str(value))
+        return read_file(path)
+
+    def scheduler(self, name):
+        """Sets it; Skip if the kernel has not got it."""
+        if name != 'none':
+            load_module({'kyber': 'kyber-iosched'}.get(name, name))
+        self.queue('scheduler', name)
+
+    def hardware_queues(self):
+        """Their CPUs."""
+        queues = sorted(glob.glob(f'/sys/block/{self.name}/mq/*'), key=lambda p: int(os.path.basename(p)))
+        return [[int(cpu) for cpu in read_file(f'{q}/cpu_list').split(',') if cpu.strip()] for q in queues]
+
+
+def null_blk(env, **attributes):
+    """One made in configfs; Skip if the driver does not know one of the attributes."""
+    load_module('null_blk') if os.path.exists('/sys/module/null_blk') else modprobe(env, 'null_blk', nr_devices=0)
+    if not os.path.exists(f'{CONFIGFS}/nullb'):
+        load_module('configfs')
+        subprocess.run(['mount', '-t', 'configfs', 'configfs', CONFIGFS], check=True)
+        env.callback(subprocess.run, ['umount', CONFIGFS], check=True)
+    before = disks()
+    directory = f'{CONFIGFS}/nullb/test{len(os.listdir(f"{CONFIGFS}/nullb"))}'
+    os.mkdir(directory)
+    env.callback(os.rmdir, directory)
+    for attribute, value in {'size': 64, **attributes}.items():
+        if not os.path.exists(f'{directory}/{attribute}'):
+            raise Skip(f'null_blk of kernel {platform.release()} has no {attribute}')
+        write_file(f'{directory}/{attribute}', str(value))
+    write_file(f'{directory}/power', '1')
+    env.callback(write_file, f'{directory}/power', '0')
+    [name] = disks() - before
+    return Device(env, name)
+
+
+def scsi_disks(vendor):
+    return [path.split('/')[3] for path in sorted(glob.glob('/sys/block/sd*/device/vendor'))
+            if read_file(path) == vendor]
+
+
+def scsi_debug(env, **parameters):
+    """The only disk of a scsi_debug host."""
+    load_module('sd_mod')
+    modprobe(env, 'scsi_debug', **{'dev_size_mb': 64, **parameters})
+    # It is looked at in the background.
+    [name] = wait_for(lambda: scsi_disks('Linux'), 'the disk of scsi_debug')
+    device = Device(env, name)
+    settle_disk(device)
+    return device
+
+
+def settle_disk(device):
+    """Waits until the kernel has no more I/O of its own on a new disk."""
+    seen, quiet = None, 0
+    while quiet < 10:
+        now = read_file(f'/sys/block/{device.name}/stat')
+        quiet = quiet + 1 if now == seen else 0
+        seen = now
+        time.sleep(0.02)
+
+
+def _scsi_serial(name):
+    with open(f'/sys/block/{name}/device/vpd_pg80', 'rb') as f:
+        return f.read()[4:].decode().strip()
+
+
+def disk_by_serial(env, serial):
+    """A disk of the virtual machine as vm/run.py names them, other than those of NVMe."""
+    load_module('virtio_blk')
+    load_module('virtio_scsi')
+    load_module('sd_mod')
+
+    def find():
+        for name in disks():
+            with contextlib.suppress(OSError):
+                if name.startswith('vd') and read_file(f'/sys/block/{name}/serial') == serial:
+                    return name
+                if name.startswith('sd') and _scsi_serial(name) == serial:
+                    return name
+        return None
+
+    return Device(env, wait_for(find, f'the disk {serial}'))
+
+
+def nvme_namespace(env, serial, nsid):
+    """A namespace by its controller's serial; of several paths their common disk."""
+    load_module('nvme')
+
+    def find():
+        for path in glob.glob('/sys/class/nvme-subsystem/*/nvme*n*') + glob.glob('/sys/class/nvme/*/nvme*n*'):
+            name = os.path.basename(path)
+            with contextlib.suppress(OSError):
+                if os.path.exists(f'/sys/block/{name}') and int(read_file(f'/sys/block/{name}/size')) and \
+                        read_file(f'{path}/device/serial') == serial and \
+                        int(read_file(f'/sys/block/{name}/nsid')) == nsid:
+                    return name
+        return None
+
+    return Device(env, wait_for(find, f'namespace {nsid} of {serial}'))
+
+
+# --- loads ---
+
+def in_parallel(functions):
+    """Runs them in threads, and raises what one of them has raised."""
+    with concurrent.futures.ThreadPoolExecutor(len(functions)) as pool:
+        for future in [pool.submit(f) for f in functions]:
+            future.result()
+
+
+def load(env, *names, jobs=4, each=10, discard=True):
+    """
+    Concurrent I/O to each of these block devices, never twice to the same place nor to two that adjoin,
+    so that nothing is merged. Returns what was done: the logs of lib.Disk, by name.
+    """
+    logs = {name: {op: [] for op in OPS} for name in names}
+
+    def run(name, job):
+        disk = env.disk(f'/dev/{name}')
+        size = int(read_file(f'/sys/class/block/{name}/size')) * 512
+        places = [job * 128 * KIB + i * jobs * 128 * KIB for i in range(each * 3)]
+        assert places[-1] + 64 * KIB <= size
+        random.Random(job).shuffle(places)
+        for _ in range(each):
+            disk.read(places.pop(), 4 * KIB)
+            disk.write(places.pop(), 16 * KIB)
+            if discard:
+                disk.discard(places.pop(), 64 * KIB)
+        for op, log in disk.log.items():
+            logs[name][op] += log
+
+    in_parallel([functools.partial(run, name, job) for name in names for job in range(jobs)])
+    return logs
+
+
+def counts_of(*logs):
+    """How many there were, by operation."""
+    counts = {op: sum(len(log[op]) for log in logs) for op in OPS}
+    return {op: n for op, n in counts.items() if n}
+
+
+@contextlib.contextmanager
+def on_cpu(cpu):
+    """For this thread only."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {cpu})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def check_known_times(hist, low_ns, log):
+    """Each took low_ns at least, and not longer than the call around it."""
+    equal(hist.count, len(log), 'requests')
+    for bound in hist.data['bounds']:
+        at_most = sum(n for b, n in hist.by_bound().items() if b is not None and b <= bound)
+        between(sum(ns <= bound for _, _, ns in log), at_most, len(log) if low_ns <= bound else 0,
+                f'times of at most {bound} ns where {low_ns} ns are known')
+    between(low_ns * len(log), hist.sum, sum(ns for _, _, ns in log), 'their sum')
+
+
+def check_every_operation(env, device, flush=True, discard=True):
+    """A load on the disk and on two partitions at once, against all that is known of it."""
+    parts = device.two_partitions()
+    env.start()
+    with Trace(device.name) as trace:
+        logs = load(env, *parts, device.name, jobs=2, discard=discard)
+        disk = env.disk(device.path)
+        for i in range(5 if flush else 0):
+            disk.write(i * 32 * KIB, 4 * KIB)
+            disk.flush()
+    snapshot = check_against_trace(device, trace, counts_of(*logs.values(), disk.log))
+    for name in parts:
+        verify(name)
+        equal(snapshot.counts(name), counts_of(logs[name]), f'requests of {name}')
+    equal(snapshot.names(), {device.name, *parts}, 'names')
+
+
+def check_heads(snapshot, name, log, per_queue):
+    """
+    The distances of a log of (hardware queue, offset, size) in the order of issue: from the end of
+    the one before of the same queue, or of the whole disk.
+    """
+    ends, expected = {}, {}
+    total = 0
+    hist = snapshot.get(name, 'seek')
+    for queue, offset, size in log:
+        head = queue if per_queue else 0
+        if head in ends:
+            distance = (offset - ends[head]) // 512
+            bound = row_bound(hist.data['bounds'], distance)
+            expected[bound] = expected.get(bound, 0) + 1
+            total += distance
+        ends[head] = offset + size
+    equal(hist.by_bound(), expected, 'seek distances')
+    equal(hist.sum, total, 'sum of the seek distances')
+
+
+def check_seek(env, device, per_queue):
+    """Two processors, each of which reads a place of its own in sequence, in turns."""
+    queues = {cpu: i for i, cpus in enumerate(device.hardware_queues()) for cpu in cpus}
+    cpus = sorted(os.sched_getaffinity(0))
+    if len({queues[cpu] for cpu in cpus}) < 2:
+        raise Skip('needs two hardware queues')
+    one, other = cpus[0], next(cpu for cpu in cpus if queues[cpu] != queues[cpus[0]])
+    env.start()
+    disk, log = env.disk(device.path), []
+    for i in range(20):
+        for cpu, at in ((one, 0), (other, 8 * MIB), (other, 8 * MIB + 4 * KIB)):
+            offset = at + i * 8 * KIB
+            with on_cpu(cpu):
+                disk.read(offset, 4 * KIB)
+            log.append((queues[cpu], offset, 4 * KIB))
+    check_heads(show(device.name), device.name, log, per_queue)
+    verify(device.name)
+
+
+# --- the kernel's trace ---
+
+BLKTRACESETUP = 0xc0481273
+BLKTRACESTART = 0x1274
+BLKTRACESTOP = 0x1275
+BLKTRACETEARDOWN = 0x1276
+SETUP = struct.Struct('=32sHxxIIxxxxQQIxxxx')
+RECORD = struct.Struct('=IIQQIIIIIHH')
+MAGIC = 0x65617407
+BUFFERS, BUFFER_SIZE = 4, 512 * 1024
+
+# Of include/uapi/linux/blktrace_api.h: events, and categories, which stand 16 bits above.
+EVENTS = {1: 'queue', 6: 'requeue', 7: 'issue', 8: 'complete'}
+CATEGORIES = {'queue': 0x10, 'requeue': 0x20, 'issue': 0x40, 'complete': 0x80}
+WRITE, FLUSH, PASSTHROUGH, NOTIFY, DISCARD = 0x2, 0x4, 0x200, 0x400, 0x2000
+
+Event = collections.namedtuple('Event', 'time sector bytes action op error')
+
+
+def _operation(category):
+    if category & PASSTHROUGH:
+        return 'passthrough'
+    if category & DISCARD:
+        return 'discard'
+    if category & FLUSH and not category & WRITE:
+        return 'flush'
+    return 'write' if category & WRITE else 'read'
+
+
+def read_trace(data):
+    """The events of a blktrace file, of those actions that are counted here."""
+    at = 0
+    while at < len(data):
+        magic, _, ns, sector, size, action, _, _, _, error, payload = RECORD.unpack_from(data, at)
+        equal(magic, MAGIC, 'magic number of a trace record')
+        at += RECORD.size + payload
+        category = action >> 16
+        if not category & NOTIFY and action & 0xff in EVENTS:
+            yield Event(ns, sector, size, EVENTS[action & 0xff], _operation(category), error)
+
+
+class Trace:
+    """
+    What blktrace sees of a disk while in `with`: the kernel side of it, without the program, whose
+    beginning nobody can wait for.
+    """
+
+    def __init__(self, name, actions=('issue', 'complete', 'requeue')):
+        self.name = name
+        self.mask = sum(CATEGORIES[a] for a in actions)
+        self.events = []
+
+    def __enter__(self):
+        self._fd = os.open(f'/dev/{self.name}', os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        setup = bytearray(SETUP.pack(b'', self.mask, BUFFER_SIZE, BUFFERS, 0, 0, 0))
+        fcntl.ioctl(self._fd, BLKTRACESETUP, setup)
+        fcntl.ioctl(self._fd, BLKTRACESTART)
+        return self
+
+    def __exit__(self, *_):
+        try:
+            fcntl.ioctl(self._fd, BLKTRACESTOP)
+            directory = f'{DEBUGFS}/block/{self.name}'
+            equal(int(read_file(f'{directory}/dropped')), 0, 'events that the trace lacks')
+            for path in glob.glob(f'{directory}/trace[0-9]*'):
+                with open(path, 'rb') as f:
+                    self.events += read_trace(f.read())
+        finally:
+            fcntl.ioctl(self._fd, BLKTRACETEARDOWN)
+            os.close(self._fd)
+        self.events.sort()
+
+    def counts(self, action):
+        """Events by operation."""
+        return dict(collections.Counter(e.op for e in self.events if e.action == action))
+
+    def bytes(self):
+        """Completed, by operation, without those that have none."""
+        total = collections.Counter()
+        for e in self.events:
+            if e.action == 'complete' and e.op in OPS:
+                total[e.op] += e.bytes
+        return {op: n for op, n in total.items() if n}
+
+
+def subtract(of, *others):
+    """By operation, what is not zero."""
+    rest = {op: of.get(op, 0) - sum(other.get(op, 0) for other in others) for op in OPS}
+    return {op: n for op, n in rest.items() if n}
+
+
+def check_against_trace(device, trace, load=None, forced=0):
+    """
+    All there is to compare of a disk that was idle at the start and is now: our counts with
+    /proc/diskstats, with the kernel's trace event by event, and with those of the load.
+
+    Every issue ends in a completion or a requeue. A completion counts unless it is a partial one. A
+    write without data, for a flush, is never issued; a forced write that needs a flush is completed
+    once more, without bytes, when that is done. Returns the snapshot.
+    """
+    verify(device.name)
+    snapshot = show(device.name)
+    losses = snapshot.losses
+    requeues, completions = trace.counts('requeue'), trace.counts('complete')
+    requests, services = snapshot.counts(device.name), snapshot.counts(device.name, 'service')
+    equal(subtract(trace.counts('issue'), requeues), services, 'D without R, and service times')
+    equal(sum(requeues.get(op, 0) for op in OPS), losses['requeued'], 'R, and requeued')
+    partial = subtract(completions, requests, {'write': forced})
+    assert all(n > 0 for n in partial.values()), f'C {completions}, requests {requests}'
+    equal(sum(partial.values()), losses['partial'], f'C {completions} without requests, and partial')
+    equal(subtract(requests, services), {'write': losses['unissued']} if losses['unissued'] else {},
+          'requests without issue')
+    equal(trace.bytes(), snapshot.bytes(device.name), 'bytes of C')
+    equal({k: losses[k] for k in ('unseen', 'no_counters', 'no_start', 'early', 'no_issue', 'no_slot', 'negative')
+           if losses.get(k)}, {}, 'losses')
+    if load is not None:
+        flushes = {'write': losses['unissued']}
+        equal(subtract(requests, flushes), load, 'requests, and what was asked for')
+    return snapshot

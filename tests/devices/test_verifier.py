@@ -1,0 +1,20 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""What the kernel's verifier had to look at: it gives up after a million instructions."""
+from lib import equal, main, status, test
+
+LIMIT = 250000
+
+
+@test
+def programs_are_far_from_the_limit(env):
+    env.start('--bios', 'on')
+    programs = [p for p in status()['programs'] if p['attached']]
+    assert programs, 'no program is attached'
+    for program in programs:
+        print(f'# verifier: {program["name"]} {program["verified_insns"]} instructions')
+    equal([p['name'] for p in programs if not 0 < p['verified_insns'] < LIMIT], [], 'unknown or too many')
+
+
+if __name__ == '__main__':
+    main()
