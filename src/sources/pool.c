@@ -85,7 +85,8 @@ static struct error *find_unused(struct live *live, bool **ret)
 
 /*
  * In the order of indices, always: after a kill it goes on where it was, so that what has been
- * counted last is not counted twice. Clearing waits for programs that have seen the index in a slot.
+ * counted last is not counted twice. Programs that have seen an index in a request slot are waited
+ * for: from then on its counters stand still.
  */
 struct error *pool_repair(struct live *live, const struct device_list *devices)
 {
@@ -95,6 +96,7 @@ struct error *pool_repair(struct live *live, const struct device_list *devices)
 		return NULL;
 	try(find_unused(live, &unused));
 	try(gone_forget(live, unused));
+	try(wait_for_programs(live));
 	for (__u32 i = 1; i < live->meta.max_partitions; i++) {
 		if (!unused[i])
 			continue;
