@@ -8,33 +8,15 @@ import concurrent.futures
 import contextlib
 import glob
 import os
-import subprocess
-import sys
 import threading
 import time
 
-from lib import (KIB, MIB, Disk, Skip, diskstats, equal, main, read_file, show, status, test, verify,
-                 write_file)
+from lib import KIB, MIB, Disk, diskstats, equal, main, read_file, show, status, test, verify, write_file
+from machine import disks, load_module, modprobe, wait_for
 
 ADD_HOST = '/sys/bus/pseudo/drivers/scsi_debug/add_host'
 WANTED = 500  # of each kind; this is what to stop at, as the machine may be emulated
 SECONDS = 40
-
-if 'BLKHIST_VM' not in os.environ:
-    print('1..0 # SKIP needs a virtual machine, see vm/run.py')
-    sys.exit(0)
-
-
-def wait_for(condition, what):
-    deadline = time.monotonic() + 60
-    while not (value := condition()):
-        assert time.monotonic() < deadline, f'{what} does not come to be'
-        time.sleep(0.005)
-    return value
-
-
-def disks():
-    return set(os.listdir('/sys/block'))
 
 
 def done(names):
@@ -57,12 +39,8 @@ class Scsi:
     at_once = 4
 
     def __init__(self, env):
-        for module in ('sd_mod', 'scsi_debug'):
-            if subprocess.run(['modinfo', module], capture_output=True, check=False).returncode:
-                raise Skip(f'this kernel has no {module}')
-        subprocess.run(['modprobe', 'sd_mod'], check=True)
-        env.callback(subprocess.run, ['modprobe', '-r', 'scsi_debug'], check=False)
-        subprocess.run(['modprobe', 'scsi_debug', 'dev_size_mb=8', 'add_host=0', 'delay=0'], check=True)
+        load_module('sd_mod')
+        modprobe(env, 'scsi_debug', dev_size_mb=8, add_host=0, delay=0)
 
     def appear(self, n):
         before = disks()
@@ -79,7 +57,7 @@ class Nvme:
     at_once = 2
 
     def __init__(self, env):
-        subprocess.run(['modprobe', 'nvme'], check=True)
+        load_module('nvme')
         controllers = wait_for(lambda: [c for c in glob.glob('/sys/class/nvme/nvme*')
                                         if self._serial(c) == 'several'], 'the controller')
         self.pci = os.path.realpath(f'{controllers[0]}/device')
@@ -151,7 +129,7 @@ def come_and_go(kind, n, totals, most):
 
 
 def under_load(env, kind):
-    subprocess.run(['modprobe', 'virtio_blk'], check=True)
+    load_module('virtio_blk')
     busy = wait_for(lambda: sorted(name for name in disks() if name.startswith('vd')), 'a virtio disk')[0]
     read(busy, 1)
     env.start()
