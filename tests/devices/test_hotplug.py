@@ -27,11 +27,20 @@ def done(names):
 def settle(names):
     """Waits until the kernel has looked at new disks."""
     seen, quiet = None, 0
-    while quiet < 5:
+    while quiet < 10:
         now = done(names)
         quiet = quiet + 1 if now == seen else 0
         seen = now
         time.sleep(0.005)
+
+
+def look(names):
+    """What we have counted, and the kernel, with no I/O in between."""
+    while True:
+        before = done(names)
+        snapshot = show()
+        if done(names) == before:
+            return snapshot, before
 
 
 class Scsi:
@@ -117,7 +126,7 @@ def come_and_go(kind, n, totals, most):
     for i, name in enumerate(names):
         read(name, 1 + (totals.disks + i) % 4)
     settle(names)
-    snapshot, expected = show(), done(names)
+    snapshot, expected = look(names)
     counted = {name: of for name, of in ((name, snapshot.counts(name)) for name in names) if of}
     equal(counted, {name: expected[name] for name in counted}, 'disks that are counted')
     equal(len(counted), min(n, most), 'disks that found counters')
