@@ -5,9 +5,10 @@ of this machine read-only, and disks of every kind.
 
 Usage: run.py [-j N] [-t TEST]... [-c COMMAND] KERNEL...
 
--t names single test programs (live/test_counts, devices/test_nvme); without it, all that apply. -c
-runs a command of the shell instead and shows what it prints. Prints TAP lines of all tests, and at
-the end the numbers passed, failed and skipped.
+-t names single test programs (live/test_counts, devices/test_bios); without it all that apply are run,
+in two machines, one for tests/live and one for tests/devices. -j says how many machines run at once. -c
+runs a command of the shell instead and shows what it prints. Prints TAP lines of all tests, and at the
+end the numbers passed, failed and skipped.
 """
 import argparse
 import concurrent.futures
@@ -107,33 +108,6 @@ def boot(kernel, work, plan):
     return None
 
 
-# --- what it runs ---
-
-def programs(wanted):
-    found = {}
-    for directory in ('live', 'devices'):
-        for path in sorted(glob.glob(f'{TOP}/tests/{directory}/test_*.py')):
-            found[f'{directory}/{os.path.basename(path)[:-3]}'] = path
-    unknown = set(wanted) - set(found)
-    if unknown:
-        sys.exit(f'no such test: {", ".join(sorted(unknown))}')
-    return {name: path for name, path in found.items() if not wanted or name in wanted}
-
-
-def make_plan(arguments):
-    if arguments.command:
-        commands = [{'name': 'command', 'command': ['/bin/sh', '-c', arguments.command],
-                     'timeout': PROGRAM_TIMEOUT}]
-    else:
-        commands = [{'name': name.replace('/', '-'), 'command': ['/usr/bin/python3', path],
-                     'timeout': PROGRAM_TIMEOUT} for name, path in programs(arguments.test).items()]
-    return {'commands': commands,
-            'environment': {'BLKHIST': f'{TOP}/build/blkhist', 'BLKHIST_VM': '1',
-                            'PYTHONPATH': f'{TOP}/tests/live'}}
-
-
-# --- what came of it ---
-
 def _read(path):
     try:
         with open(path, encoding='utf-8', errors='replace') as f:
@@ -141,6 +115,45 @@ def _read(path):
     except FileNotFoundError:
         return ''
 
+
+# --- what it runs ---
+
+DIRECTORIES = ('live', 'devices')
+
+
+def programs(wanted):
+    """Paths by name. Of the live tests those that say they depend on the kernel."""
+    found = {}
+    for directory in DIRECTORIES:
+        for path in sorted(glob.glob(f'{TOP}/tests/{directory}/test_*.py')):
+            found[f'{directory}/{os.path.basename(path)[:-3]}'] = path
+    unknown = set(wanted) - set(found)
+    if unknown:
+        sys.exit(f'no such test: {", ".join(sorted(unknown))}')
+    if wanted:
+        return {name: found[name] for name in wanted}
+    return {name: path for name, path in found.items()
+            if name.startswith('devices/') or '@on_every_kernel' in _read(path)}
+
+
+def make_plan(commands):
+    return {'commands': [{'name': name.replace('/', '-'), 'command': command, 'timeout': PROGRAM_TIMEOUT}
+                         for name, command in commands],
+            'environment': {'BLKHIST': f'{TOP}/build/blkhist', 'BLKHIST_VM': '1',
+                            'PYTHONPATH': f'{TOP}/tests/live'}}
+
+
+def plans(arguments):
+    """What each of a kernel's machines does."""
+    if arguments.command:
+        return [make_plan([('command', ['/bin/sh', '-c', arguments.command])])]
+    found = programs(arguments.test)
+    by_machine = [[(name, ['/usr/bin/python3', path]) for name, path in found.items()
+                   if name.startswith(directory + '/')] for directory in DIRECTORIES]
+    return [make_plan(commands) for commands in by_machine if commands]
+
+
+# --- what came of it ---
 
 class Report:
     """What one kernel's machine has done."""
@@ -183,26 +196,27 @@ class Report:
         self.say(f'{name}: {ended["seconds"]:.1f} s')
 
 
-def run_kernel(line, kernel, arguments):
+def run_machine(line, kernel, plan):
     report = Report(line)
-    if isinstance(kernel, Exception):
-        report.add('ok', f'# SKIP {kernel}')
-        return report
-    plan = make_plan(arguments)
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix='blkhist-vm-') as work:
         death = boot(kernel, work, plan)
-        if arguments.command:
-            report.lines.append(_read(f'{work}/results/command.log'))
-            report.say(_read(f"{work}/console")[-3000:])
-        else:
-            for item in plan['commands']:
+        for item in plan['commands']:
+            if item['name'] == 'command':
+                report.lines.append(_read(f'{work}/results/command.log'))
+            else:
                 report.program(item['name'], f'{work}/results')
         if death:
             report.add('not ok', death)
             report.say('\n'.join(_read(f'{work}/console').splitlines()[-80:]))
     report.say(f'{os.path.basename(kernel)}: {time.monotonic() - began:.0f} s, {report.passed} passed, '
                f'{report.failed} failed, {report.skipped} skipped')
+    return report
+
+
+def unavailable(line, reason):
+    report = Report(line)
+    report.add('ok', f'# SKIP {reason}')
     return report
 
 
@@ -213,14 +227,21 @@ def main():
     parser.add_argument('-c', dest='command')
     parser.add_argument('kernel', nargs='+')
     arguments = parser.parse_args()
+    todo = plans(arguments)
+    began = time.monotonic()
     total = [0, 0, 0]
-    found = kernels.fetch(arguments.kernel)
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        for report in pool.map(lambda line: run_kernel(line, found[line], arguments), arguments.kernel):
+        reports = []
+        for line, kernel in kernels.fetch(arguments.kernel).items():
+            if isinstance(kernel, Exception):
+                reports.append(pool.submit(unavailable, line, kernel))
+            else:
+                reports += [pool.submit(run_machine, line, kernel, plan) for plan in todo]
+        for report in (r.result() for r in reports):
             print('\n'.join(report.lines), flush=True)
             total = [a + b for a, b in zip(total, (report.passed, report.failed, report.skipped))]
     if not arguments.command:
-        print('passed {} failed {} skipped {}'.format(*total))
+        print('passed {} failed {} skipped {} seconds {:.0f}'.format(*total, time.monotonic() - began))
     sys.exit(1 if total[1] else 0)
 
 

@@ -239,7 +239,8 @@ struct bio_slot {
 struct collector_settings {
 	__u32 stamp_mode; /* STAMP_OWN or STAMP_KERNEL */
 	/* Enumerators without a named enum, or macros in older kernels. */
-	__u32 queue_flag_stats_bit, rqf_flush_seq_bit, req_preflush_bit;
+	__u32 queue_flag_stats_bit, rqf_flush_seq_bit, req_preflush_bit, req_drv_bit;
+	__u32 bios_in_place; /* md may send on bios as they are */
 	__u32 queue_first; /* block_bio_queue and block_split have the queue as their first argument
 			    */
 };

@@ -383,6 +383,8 @@ static __always_inline __u32 op_group(__u32 op)
 
 #define REQ_OP_MASK 0xff
 #define REQ_PREFLUSH (1u << settings.req_preflush_bit)
+#define REQ_DRV (1u << settings.req_drv_bit)
+#define BIOS_PER_REQUEST 256
 
 /* --- programs --- */
 
@@ -735,24 +737,23 @@ int block_bio_queue(const __u64 *ctx)
 }
 
 /*
- * The bio may have been sent on to another device meanwhile (NVMe multipath, md), so its slot alone
- * tells whether it is one of ours.
+ * Counts the bio if it is one of ours; it may have been sent on to another device meanwhile (NVMe
+ * multipath, md), so its slot alone tells.
  */
-static __always_inline bool bio_complete(struct bio *bio)
+static __always_inline bool bio_complete(__u64 key, __u64 owner)
 {
-	__u64 key = (__u64)bio;
 	struct bio_slot *slot = bpf_map_lookup_elem(&bios, &key);
-	struct completion c;
+	struct completion c = {
+		.kinds = 1u << KIND_REQUEST | 1u << KIND_SEEK,
+	};
 
-	if (!slot || slot->owner != (__u64)bio->bi_private)
+	if (!slot || slot->owner != owner)
 		return false;
 	c.part = slot->part;
 	c.op = slot->op;
-	c.len = slot->bytes;
+	c.len = c.bytes = slot->bytes;
 	c.seek = slot->seek;
-	c.kinds = 1u << KIND_REQUEST | 1u << KIND_SEEK;
 	c.ns[KIND_REQUEST] = bpf_ktime_get_ns() - slot->start_ns;
-	c.ns[KIND_SERVICE] = c.ns[KIND_QUEUE] = 0;
 	if (!bpf_map_delete_elem(&bios, &key))
 		count_completion(&c);
 	return true;
@@ -783,14 +784,16 @@ static __noinline int bio_unknown(struct bio *bio)
 SEC("tp_btf/block_bio_complete")
 int BPF_PROG(block_bio_complete, struct request_queue *q, struct bio *bio)
 {
-	return bio_complete(bio) ? 0 : bio_unknown(bio);
+	if (bio_complete((__u64)bio, (__u64)bio->bi_private))
+		return 0;
+	return bio_unknown(bio);
 }
 
 /* As block_rq_complete_nested. */
 SEC("tp_btf/block_bio_complete")
 int BPF_PROG(block_bio_complete_nested, struct request_queue *q, struct bio *bio)
 {
-	if (bio_complete(bio))
+	if (bio_complete((__u64)bio, (__u64)bio->bi_private))
 		count_loss(LOSS_RECOVERED);
 	return 0;
 }
@@ -812,4 +815,33 @@ SEC("tp_btf/block_split")
 int block_split(const __u64 *ctx)
 {
 	return bio_split(bio_argument(ctx));
+}
+
+/* A global function: the verifier looks at it once, however often it is called. */
+__attribute__((noinline)) int bio_complete_one(__u64 key, __u64 owner)
+{
+	return bio_complete(key, owner);
+}
+
+/*
+ * The completion of a bio that was sent on to a disk with requests as it was, not as a clone, is
+ * not traced: that of the request is. NVMe multipath does so and marks the requests; md did for
+ * some levels before it began to keep statistics by clones.
+ */
+SEC("tp_btf/block_rq_complete")
+int BPF_PROG(block_rq_complete_bios, struct request *rq, int error, unsigned int nr_bytes)
+{
+	struct bio *bio;
+
+	if (!settings.bios_in_place && !(rq->cmd_flags & REQ_DRV))
+		return 0;
+	if (nr_bytes < rq->__data_len)
+		return 0;
+	/* Read as numbers, since a global function takes no pointers. */
+	bpf_core_read(&bio, sizeof(bio), &rq->bio);
+	for (int i = 0; i < BIOS_PER_REQUEST && bio; i++) {
+		bio_complete_one((__u64)bio, (__u64)BPF_CORE_READ(bio, bi_private));
+		bio = BPF_CORE_READ(bio, bi_next);
+	}
+	return 0;
 }

@@ -86,6 +86,7 @@ struct bvec_iter {
 };
 
 struct bio {
+	struct bio *bi_next;
 	struct block_device *bi_bdev;
 	unsigned int bi_opf;
 	struct bvec_iter bi_iter;

@@ -79,8 +79,7 @@ struct disk_state {
 static struct error *disk_state_read(const struct live *live, const struct device *d,
 				     struct disk_state *ret)
 {
-	cleanup_free char *path = xasprintf("%s/sys/dev/block/%u:%u/queue/rotational",
-					    system_paths.root, d->name.major, d->name.minor);
+	cleanup_free char *path = device_path(system_paths.root, d->name.disk, "queue/rotational");
 	uint64_t queues, tags, rotational;
 
 	try(device_queues(system_paths.root, d->name.disk, &queues, &tags));
@@ -255,7 +254,7 @@ static void verify_text(const struct verify_result *v, struct buf *out)
 		   "unseen", "diskstats");
 	for (unsigned int i = 0; i < v->n; i++) {
 		const struct verify_row *r = &v->rows[i];
-		const char *name = r->name.partition[0] ? r->name.partition : r->name.disk;
+		const char *name = device_name_own(&r->name);
 
 		buf_printf(out, "            %-16s %-8s %14" PRIu64 " %8" PRIu64 " %14" PRIu64,
 			   name, blk_op_names[r->op], r->ours, r->unseen, r->diskstats_lo);
@@ -269,7 +268,7 @@ static void verify_text(const struct verify_result *v, struct buf *out)
 	for (unsigned int i = 0; i < v->n_skips; i++) {
 		const struct device_name *n = &v->skips[i].name;
 
-		buf_printf(out, "            %-16s %s\n", n->partition[0] ? n->partition : n->disk,
+		buf_printf(out, "            %-16s %s\n", device_name_own(n),
 			   v->skips[i].ignored ? "ignored" : "not compared: no kind 'request'");
 	}
 	buf_printf(out, "            %s\n", v->equal ? "equal" : "NOT equal");
@@ -287,8 +286,7 @@ static void verify_json(const struct verify_result *v, struct buf *out)
 
 		json_element(out);
 		buf_puts(out, "{");
-		json_key_string(out, "name",
-				r->name.partition[0] ? r->name.partition : r->name.disk);
+		json_key_string(out, "name", device_name_own(&r->name));
 		json_key_string(out, "op", blk_op_names[r->op]);
 		json_key_u64(out, "count", r->ours);
 		json_key_u64(out, "unseen", r->unseen);
@@ -306,7 +304,7 @@ static void verify_json(const struct verify_result *v, struct buf *out)
 
 		json_element(out);
 		buf_puts(out, "{");
-		json_key_string(out, "name", n->partition[0] ? n->partition : n->disk);
+		json_key_string(out, "name", device_name_own(n));
 		json_key_bool(out, "ignored", v->skips[i].ignored);
 		buf_puts(out, "}");
 	}

@@ -38,8 +38,8 @@ static struct error *devices_named(const struct device_list *devices, const stru
 		for (unsigned int k = 0; k < devices->n; k++) {
 			const struct device *d = &devices->devices[k];
 
-			if (d != found && !(d->gone && !strcmp(device_own_name(&d->name),
-							       device_own_name(&found->name))))
+			if (d != found && !(d->gone && !strcmp(device_name_own(&d->name),
+							       device_name_own(&found->name))))
 				continue;
 			named = xreallocarray(named, n + 1, sizeof(*named));
 			named[n++] = d;

@@ -70,10 +70,12 @@ static struct error *copy_name(char dst[DEVICE_NAME_MAX], const char *name)
 static struct error *read_numbers(const char *dir, struct device *d)
 {
 	cleanup_free char *path = xasprintf("%s/dev", dir);
-	struct error *err;
+	struct error *err = NULL;
 	char text[32], *colon;
 	uint64_t major, minor;
 
+	if (d->name.head[0])
+		return NULL;
 	try(sysfs_read(path, text, sizeof(text)));
 	colon = strchr(text, ':');
 	if (!colon)
@@ -232,16 +234,11 @@ const struct device *device_by_id(const struct device_list *list, uint64_t sysfs
 	return NULL;
 }
 
-const char *device_own_name(const struct device_name *name)
-{
-	return name->partition[0] ? name->partition : name->disk;
-}
-
 /* Those that are gone come behind those that are there; NULL if there is none. */
 static const struct device *by_name(const struct device_list *list, const char *name)
 {
 	for (unsigned int i = 0; i < list->n; i++)
-		if (!strcmp(device_own_name(&list->devices[i].name), name))
+		if (!strcmp(device_name_own(&list->devices[i].name), name))
 			return &list->devices[i];
 	return NULL;
 }
@@ -286,15 +283,19 @@ struct error *device_find(const struct device_list *list, const char *name,
 			 minor(st.st_rdev));
 }
 
+char *device_path(const char *root, const char *name, const char *file)
+{
+	cleanup_free char *in_sys = xstrdup(name);
+
+	for (char *p = in_sys; (p = strchr(p, '/'));)
+		*p = '!';
+	return xasprintf("%s/sys/class/block/%s/%s", root, in_sys, file);
+}
+
 struct error *device_queues(const char *root, const char *disk, uint64_t *n_queues, uint64_t *tags)
 {
-	cleanup_free char *name = xstrdup(disk);
-
-	for (char *p = name; (p = strchr(p, '/'));)
-		*p = '!';
-
-	cleanup_free char *path = xasprintf("%s/sys/block/%s/mq", root, name);
-	cleanup_free char *requests = xasprintf("%s/sys/block/%s/queue/nr_requests", root, name);
+	cleanup_free char *path = device_path(root, disk, "mq");
+	cleanup_free char *requests = device_path(root, disk, "queue/nr_requests");
 	cleanup_closedir DIR *dir = opendir(path);
 	uint64_t n = 0, most = 0, value;
 	struct dirent *entry;

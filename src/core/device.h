@@ -39,9 +39,6 @@ void device_list_sort(struct device_list *list);
 /* The name that the kernel gives to a partition. */
 void partition_name(const char disk[DEVICE_NAME_MAX], uint32_t partno, char ret[DEVICE_NAME_MAX]);
 
-/* That of the partition, or of the whole disk. */
-const char *device_own_name(const struct device_name *name);
-
 /* Of those that are there; NULL if there is none. */
 const struct device *device_by_id(const struct device_list *list, uint64_t sysfs_id);
 
@@ -56,6 +53,9 @@ struct error *device_find(const struct device_list *list, const char *name,
 /* Reads a small file of /sys, without its newline; at most @size - 1 bytes. */
 struct error *sysfs_read(const char *path, char *ret, size_t size) must_check;
 struct error *sysfs_read_u64(const char *path, uint64_t *ret) must_check;
+
+/* The path of a file that /sys has of a device; the caller frees it. */
+char *device_path(const char *root, const char *name, const char *file);
 
 /*
  * The hardware queues of a disk: their number, and the most requests that one can have at once (its

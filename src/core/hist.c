@@ -32,6 +32,11 @@ const struct hist_stat_column hist_stat_columns[HIST_STAT_COLUMNS] = {
 	{ "max", "the highest bucket used", STAT_BUCKET, offsetof(struct hist_stats, max) },
 };
 
+const char *device_name_own(const struct device_name *name)
+{
+	return name->partition[0] ? name->partition : name->disk;
+}
+
 static const char *group(const struct device_name *name)
 {
 	return name->head[0] ? name->head : name->disk;

@@ -23,8 +23,11 @@ struct device_name {
 	char disk[DEVICE_NAME_MAX];
 	char partition[DEVICE_NAME_MAX]; /* "" for the whole disk */
 	char head[DEVICE_NAME_MAX];      /* of an NVMe path: the disk that it leads to; else "" */
-	uint32_t major, minor;
+	uint32_t major, minor;           /* 0:0 for a hidden disk */
 };
+
+/* What the device itself is called. */
+const char *device_name_own(const struct device_name *name);
 
 /* Order of output: disks, each with its partitions and then its paths. */
 int device_name_compare(const struct device_name *a, const struct device_name *b);

@@ -243,9 +243,8 @@ void text_snapshot(const struct snapshot *snap, unsigned int width, struct buf *
 
 		time_format_seconds(h->since_ns, since);
 		buf_printf(out, "%s%s%s%s%s  %s%s%s, since %s", i ? "\n" : "",
-			   h->name.partition[0] ? h->name.partition : h->name.disk,
-			   h->name.head[0] ? ", a path of " : "", h->name.head,
-			   h->gone ? " (gone)" : "",
+			   device_name_own(&h->name), h->name.head[0] ? ", a path of " : "",
+			   h->name.head, h->gone ? " (gone)" : "",
 			   h->kind == KIND_SEEK ? "" : blk_op_names[h->op],
 			   h->kind == KIND_SEEK ? "" : "  ", kind_titles[h->kind], since);
 		identity(h, out);

@@ -282,8 +282,7 @@ static void cell_text(const struct row *row, const struct column *c, const char 
 		snprintf(ret, CELL_MAX, "%s", time);
 		return;
 	case COLUMN_DEVICE:
-		snprintf(ret, CELL_MAX, "%s",
-			 row->name->partition[0] ? row->name->partition : row->name->disk);
+		snprintf(ret, CELL_MAX, "%s", device_name_own(row->name));
 		return;
 	case COLUMN_OP:
 		snprintf(ret, CELL_MAX, "%s", blk_op_names[row->op]);

@@ -173,6 +173,7 @@ struct error *live_start(const struct live_paths *paths, const struct live_setti
 	struct error *err;
 
 	libbpf_set_print(quiet);
+	try(kernel_check_rights(paths, true));
 	try(pins_mount(paths));
 	try(pins_lock(paths, &lock));
 	if (pins_exist(paths)) {
@@ -188,7 +189,7 @@ struct error *live_start(const struct live_paths *paths, const struct live_setti
 	}
 	try(pins_remove(paths, OLD));
 	try(pins_remove(paths, NEW));
-	err = build(paths, settings);
+	err = kernel_explain_refusal(paths, build(paths, settings));
 	if (!err && rename(from, to))
 		err = error_errno(errno, "cannot rename %s to %s", from, to);
 	if (err) {
@@ -210,8 +211,12 @@ struct error *live_stop(const struct live_paths *paths, bool *was_running)
 	try(pins_lock(paths, &lock));
 	try(pins_remove(paths, OLD));
 	running = pins_exist(paths);
-	if (running && rename(from, to))
-		return error_errno(errno, "cannot take down %s; run blkhist as root", from);
+	if (running && rename(from, to)) {
+		int errnum = errno;
+
+		try(pins_check_owner(paths));
+		return error_errno(errnum, "cannot take down %s", from);
+	}
 	try(pins_remove(paths, OLD));
 	try(pins_remove(paths, NEW));
 	*was_running = running;

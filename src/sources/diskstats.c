@@ -19,7 +19,6 @@ static const unsigned int words[OP_NR] = {
 static struct error *parse_line(char *line, struct diskstats *ret)
 {
 	char *word[WORDS_MAX], *save = NULL;
-	uint64_t number[2];
 	unsigned int n = 0;
 
 	for (char *w = strtok_r(line, " \n", &save); w && n < WORDS_MAX;
@@ -27,9 +26,10 @@ static struct error *parse_line(char *line, struct diskstats *ret)
 		word[n++] = w;
 	if (n < 7 + 1)
 		return error_new("a line has %u words", n);
-	for (int i = 0; i < 2; i++)
-		try(parse_u64(word[i], 0, UINT32_MAX, &number[i]));
-	*ret = (struct diskstats){ .major = (uint32_t)number[0], .minor = (uint32_t)number[1] };
+	*ret = (struct diskstats){};
+	if (strlen(word[2]) >= sizeof(ret->name))
+		return error_new("the name '%s' is too long", word[2]);
+	memcpy(ret->name, word[2], strlen(word[2]));
 	/* Kernels before 4.18 have no discards, before 5.5 no flushes. */
 	for (enum blk_op op = 0; op < OP_NR; op++)
 		if (words[op] < n)
@@ -63,10 +63,10 @@ struct error *diskstats_read(const char *root, struct diskstats **ret, unsigned 
 }
 
 const struct diskstats *diskstats_find(const struct diskstats *stats, unsigned int n,
-				       uint32_t major, uint32_t minor)
+				       const struct device_name *name)
 {
 	for (unsigned int i = 0; i < n; i++)
-		if (stats[i].major == major && stats[i].minor == minor)
+		if (!strcmp(stats[i].name, device_name_own(name)))
 			return &stats[i];
 	return NULL;
 }

@@ -8,9 +8,10 @@
 
 #include "abi/abi.h"
 #include "core/error.h"
+#include "core/hist.h"
 
 struct diskstats {
-	uint32_t major, minor;
+	char name[DEVICE_NAME_MAX];
 	uint64_t requests[OP_NR];
 };
 
@@ -20,8 +21,9 @@ bool diskstats_kept(const struct diskstats *stats);
 /* Reads all lines; the caller frees *@ret. */
 struct error *diskstats_read(const char *root, struct diskstats **ret, unsigned int *n) must_check;
 
-/* NULL if there is none. */
+/* By name, as hidden disks (the paths of NVMe) have no device number in /sys. NULL if there is
+ * none. */
 const struct diskstats *diskstats_find(const struct diskstats *stats, unsigned int n,
-				       uint32_t major, uint32_t minor);
+				       const struct device_name *name);
 
 #endif

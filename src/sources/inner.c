@@ -4,6 +4,7 @@
 #include <bpf/bpf.h>
 #include <errno.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 #include "core/units.h"
 #include "core/util.h"
@@ -73,7 +74,7 @@ struct error *inner_read(int fd, unsigned int n_blocks, struct hist_block *ret)
 	return NULL;
 }
 
-struct error *map_memory(int fd, uint64_t *ret)
+static struct error *fdinfo_memory(int fd, uint64_t *ret)
 {
 	cleanup_free char *path = xasprintf("/proc/self/fdinfo/%d", fd);
 	cleanup_fclose FILE *f = fopen(path, "re");
@@ -88,4 +89,22 @@ struct error *map_memory(int fd, uint64_t *ret)
 		return parse_u64(value, 0, UINT64_MAX, ret);
 	}
 	return error_new("cannot find the memory of a map in %s", path);
+}
+
+/*
+ * A process with capabilities of its file is not dumpable: before 7bc3fa0172a4 (5.14) what /proc
+ * says of its descriptors is root's alone. It may be made dumpable: who has not the same
+ * capabilities cannot trace it even then.
+ */
+struct error *map_memory(int fd, uint64_t *ret)
+{
+	bool hidden = prctl(PR_GET_DUMPABLE) != 1;
+	struct error *err;
+
+	if (hidden)
+		prctl(PR_SET_DUMPABLE, 1);
+	err = fdinfo_memory(fd, ret);
+	if (hidden)
+		prctl(PR_SET_DUMPABLE, 0);
+	return err;
 }

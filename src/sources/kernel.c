@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <linux/capability.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -77,6 +78,11 @@ static bool has_exchange(void)
 	return fd >= 0;
 }
 
+char *kernel_btf_path(const struct live_paths *paths)
+{
+	return xasprintf("%s/sys/kernel/btf/vmlinux", paths->root);
+}
+
 static bool lockdown_confidentiality(const struct live_paths *paths)
 {
 	cleanup_free char *path = xasprintf("%s/sys/kernel/security/lockdown", paths->root);
@@ -90,35 +96,58 @@ static bool lockdown_confidentiality(const struct live_paths *paths)
 	return strstr(text, "[confidentiality]");
 }
 
-static bool has_capabilities(void)
+static bool has_capability(unsigned int cap)
 {
 	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
-	struct __user_cap_data_struct data[2] = {};
+	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {};
 
-	if (syscall(SYS_capget, &header, data))
-		return false;
-	if (data[0].effective & CAP_TO_MASK(CAP_SYS_ADMIN))
-		return true;
-	return data[1].effective & CAP_TO_MASK(CAP_BPF) &&
-	       data[1].effective & CAP_TO_MASK(CAP_PERFMON);
+	return !syscall(SYS_capget, &header, data) &&
+	       data[CAP_TO_INDEX(cap)].effective & CAP_TO_MASK(cap);
 }
 
-struct error *kernel_explain_refusal(const struct live_paths *paths, int errnum)
+struct error *kernel_check_rights(const struct live_paths *paths, bool load)
 {
+	bool bpf = has_capability(CAP_BPF), perfmon = !load || has_capability(CAP_PERFMON);
+
 	if (lockdown_confidentiality(paths))
 		return error_new(
 			"the kernel is locked down for confidentiality, so BPF programs may not "
 			"read it; boot with lockdown=integrity or without lockdown");
-	if ((errnum == EPERM || errnum == EACCES) && !has_capabilities())
-		return error_new(
-			"the capabilities CAP_BPF and CAP_PERFMON are missing; run blkhist as "
-			"root");
-	return NULL;
+	if ((bpf && perfmon) || has_capability(CAP_SYS_ADMIN))
+		return NULL;
+	return error_new("cannot %s the collector: the %s missing; run blkhist as root, or with %s",
+			 load ? "start" : "use",
+			 !bpf && !perfmon ? "capabilities CAP_BPF and CAP_PERFMON are" :
+			 bpf              ? "capability CAP_PERFMON is" :
+					    "capability CAP_BPF is",
+			 load ? "both CAP_BPF and CAP_PERFMON" : "CAP_BPF");
+}
+
+/* Before 80ee81e0403c (5.11) memory of BPF was charged to the user who created it. */
+static bool charges_locked_memory(const struct live_paths *paths)
+{
+	cleanup_free char *path = kernel_btf_path(paths);
+	cleanup(btf_freep) struct btf *btf = btf__parse_raw(path);
+
+	return btf && btf__find_by_name_kind(btf, "bpf_map_charge_init", BTF_KIND_FUNC) > 0;
+}
+
+struct error *kernel_explain_refusal(const struct live_paths *paths, struct error *err)
+{
+	struct rlimit limit;
+
+	if (!err || err->errnum != EPERM || getrlimit(RLIMIT_MEMLOCK, &limit) ||
+	    limit.rlim_cur == RLIM_INFINITY || !charges_locked_memory(paths))
+		return err;
+	return error_prefix(err,
+			    "BPF memory is limited to %llu KiB for this user by RLIMIT_MEMLOCK "
+			    "(ulimit -l), which root can raise",
+			    (unsigned long long)limit.rlim_cur / 1024);
 }
 
 struct error *kernel_facts_read(const struct live_paths *paths, struct kernel_facts *ret)
 {
-	cleanup_free char *path = xasprintf("%s/sys/kernel/btf/vmlinux", paths->root);
+	cleanup_free char *path = kernel_btf_path(paths);
 	cleanup(btf_freep) struct btf *btf = NULL;
 	struct kernel_facts facts = {};
 	static const struct {
@@ -130,7 +159,6 @@ struct error *kernel_facts_read(const struct live_paths *paths, struct kernel_fa
 		{ "block_bio_complete", 2, 2 }, { "block_split", 2, 3 },
 	};
 
-	try(kernel_explain_refusal(paths, EPERM));
 	if (access(path, R_OK))
 		return error_errno(errno,
 				   "cannot read the kernel's type information in %s; it needs "
@@ -152,6 +180,9 @@ struct error *kernel_facts_read(const struct live_paths *paths, struct kernel_fa
 	facts.queue_flag_stats_bit = enumerator(btf, "QUEUE_FLAG_STATS", 20);
 	facts.rqf_flush_seq_bit = enumerator(btf, "__RQF_FLUSH_SEQ", 4);
 	facts.req_preflush_bit = enumerator(btf, "__REQ_PREFLUSH", 18);
+	facts.req_drv_bit = enumerator(btf, "__REQ_DRV", 25);
+	/* Until 5.14 (10764815ff47); the nearest that BTF of the kernel without md can tell. */
+	facts.bios_in_place = !has_member(btf, "gendisk", "diskseq");
 	facts.queue_first = tracepoint_args(btf, "block_bio_queue") == 2;
 	facts.exchange = has_exchange();
 	/* 05b24ff9b2cf (6.2), which made this function global, began to skip nested runs. */

@@ -9,7 +9,9 @@
 #include "sources/pins.h"
 
 struct kernel_facts {
-	unsigned int queue_flag_stats_bit, rqf_flush_seq_bit, req_preflush_bit;
+	unsigned int queue_flag_stats_bit, rqf_flush_seq_bit, req_preflush_bit, req_drv_bit;
+	bool bios_in_place; /* md may send on bios as they are, and their completion is not traced
+			     */
 	bool queue_first;  /* block_bio_queue and block_split have the queue as their first argument
 			    */
 	bool exchange;     /* BPF can exchange a word in one step */
@@ -18,14 +20,23 @@ struct kernel_facts {
 	bool cached_clock; /* issue stamps of the kernel may be as old as the submitter's plug */
 };
 
+/* The file with the types of the kernel proper; the caller frees it. */
+char *kernel_btf_path(const struct live_paths *paths);
+
 /*
- * Fails, in one sentence, where the collector cannot run: no BTF, a tracepoint or field missing,
- * lockdown, missing capabilities.
+ * Fails, in one sentence, where the collector cannot run: no BTF, a tracepoint or field missing.
  */
 struct error *kernel_facts_read(const struct live_paths *paths,
 				struct kernel_facts *ret) must_check;
 
-/* Says why BPF refused something with @errnum: capabilities, lockdown, or neither (NULL). */
-struct error *kernel_explain_refusal(const struct live_paths *paths, int errnum) must_check;
+/*
+ * Fails where BPF will refuse to work for us: lockdown, or the capabilities that are missing.
+ * @load: to load programs, for which CAP_PERFMON is needed besides CAP_BPF. What else may be
+ * refused is known only when it is.
+ */
+struct error *kernel_check_rights(const struct live_paths *paths, bool load) must_check;
+
+/* Adds to @err, which may be NULL, what the kernel does not say: a limit that is too low. */
+struct error *kernel_explain_refusal(const struct live_paths *paths, struct error *err) must_check;
 
 #endif

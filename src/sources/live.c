@@ -47,7 +47,8 @@ static struct error *open_map(struct live *live, enum pin_map map)
 	if (fd < 0) {
 		int errnum = errno;
 
-		try(kernel_explain_refusal(&live->paths, errnum));
+		if (errnum == EACCES)
+			try(pins_check_owner(&live->paths));
 		if (errnum == ENOENT)
 			return error_new(
 				"the collector's directory is damaged: %s is missing; run: "
@@ -190,8 +191,7 @@ struct error *live_adopt(struct live *live, const struct device_list *devices)
 	for (unsigned int i = 0; i < devices->n && room; i++) {
 		const struct device *d = &devices->devices[i];
 		const struct device *disk = device_by_id(devices, d->disk_sysfs_id);
-		const struct diskstats *used =
-			diskstats_find(stats, n, d->name.major, d->name.minor);
+		const struct diskstats *used = diskstats_find(stats, n, &d->name);
 		uint64_t requests = 0;
 		unsigned int index;
 
@@ -211,13 +211,13 @@ struct error *live_open(const struct live_paths *paths, const struct device_list
 	cleanup(live_closep) struct live *live = NULL;
 	cleanup_close int lock = -1;
 
-	try(kernel_explain_refusal(paths, EPERM));
+	try(kernel_check_rights(paths, false));
 	try(pins_lock(paths, &lock));
 	if (!pins_exist(paths))
 		return error_new("the collector is not running; start it with: blkhist start");
 	try(live_open_dir(paths, "blkhist", &live));
 	live->lock = take_fd(lock);
-	try(live_prepare(live, devices));
+	try(kernel_explain_refusal(paths, live_prepare(live, devices)));
 	*ret = take(live);
 	return NULL;
 }

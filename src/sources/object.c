@@ -16,7 +16,7 @@
 #include "collector.skel.h"
 #include "collector_no_exchange.skel.h"
 
-#define LOG_MAX 1024
+#define LOG_MAX 16384
 
 struct object {
 	struct bpf_object *bpf;
@@ -45,8 +45,12 @@ static struct error *find_map(struct object *o, const char *name, struct bpf_map
 	return *ret ? NULL : error_new("the BPF object has no map %s", name);
 }
 
-static struct error *object_open(const struct kernel_facts *kernel, struct object *o)
+static struct error *object_open(const struct live_paths *paths, const struct kernel_facts *kernel,
+				 struct object *o)
 {
+	cleanup_free char *btf = kernel_btf_path(paths);
+	/* With a path, libbpf does not look for missing types in modules: needs CAP_SYS_ADMIN. */
+	LIBBPF_OPTS(bpf_object_open_opts, opts, .btf_custom_path = btf);
 	const void *bytes;
 	size_t size;
 
@@ -54,7 +58,7 @@ static struct error *object_open(const struct kernel_facts *kernel, struct objec
 		bytes = collector__elf_bytes(&size);
 	else
 		bytes = collector_no_exchange__elf_bytes(&size);
-	o->bpf = bpf_object__open_mem(bytes, size, NULL);
+	o->bpf = bpf_object__open_mem(bytes, size, &opts);
 	if (!o->bpf)
 		return error_errno(errno, "cannot open the collector");
 	for (enum pin_map map = 0; map < MAP_NR; map++) {
@@ -89,6 +93,8 @@ static struct error *set_settings(struct object *o, const struct kernel_facts *k
 		.queue_flag_stats_bit = kernel->queue_flag_stats_bit,
 		.rqf_flush_seq_bit = kernel->rqf_flush_seq_bit,
 		.req_preflush_bit = kernel->req_preflush_bit,
+		.req_drv_bit = kernel->req_drv_bit,
+		.bios_in_place = kernel->bios_in_place,
 		.queue_first = kernel->queue_first,
 	};
 	struct bpf_map *map;
@@ -183,16 +189,14 @@ struct error *object_load(const struct live_paths *paths, const struct kernel_fa
 	cleanup(object_destroyp) struct object *o = xcalloc(1, sizeof(*o));
 	int err;
 
-	try(object_open(kernel, o));
+	try(object_open(paths, kernel, o));
 	try(set_settings(o, kernel, meta));
 	try(size_maps(o, meta));
 	try(set_inner_maps(o, meta));
 	err = bpf_object__load(o->bpf);
-	if (err) {
-		try(kernel_explain_refusal(paths, -err));
+	if (err)
 		return error_errno(-err, "cannot load the collector into the kernel: %s",
 				   refusal(o));
-	}
 	for (enum pin_prog prog = 0; prog < PROG_NR; prog++)
 		meta->verified[prog] = verified(o->logs[prog]);
 	*ret = take(o);
@@ -207,7 +211,8 @@ struct error *object_pin(const struct object *o, const struct live_paths *paths,
 		cleanup_free char *path = pins_path(paths, "%s%s", dir, dirs[i]);
 
 		if (mkdir(path, 0700))
-			return error_errno(errno, "cannot create %s", path);
+			return error_errno(
+				errno, "cannot create %s (this user must have the right to)", path);
 	}
 	for (enum pin_map map = 0; map < MAP_NR; map++) {
 		cleanup_free char *path = pins_path(paths, "%s/maps/%s", dir, pin_maps[map].name);

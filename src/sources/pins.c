@@ -14,33 +14,34 @@
 #include "core/util.h"
 
 const struct pin_map_info pin_maps[MAP_NR] = {
-	[MAP_META] = { "meta" },
-	[MAP_HISTS] = { "hists" },
-	[MAP_RETIRED] = { "retired" },
-	[MAP_BASELINES] = { "baselines" },
-	[MAP_PARTS] = { "parts", ".data.parts" },
-	[MAP_PART_IDS] = { "part_ids" },
-	[MAP_HINTS] = { "hints", ".data.hints" },
-	[MAP_PART_POOL] = { "part_pool" },
-	[MAP_RULES] = { "rules" },
-	[MAP_REGION_IDS] = { "region_ids" },
-	[MAP_REGION_POOL] = { "region_pool" },
-	[MAP_HEADS] = { "heads" },
-	[MAP_SLOTS] = { "slots" },
-	[MAP_BIOS] = { "bios" },
-	[MAP_LOSSES] = { "losses" },
-	[MAP_DISKSTATS] = { "diskstats" },
+	[MAP_META] = { .name = "meta" },
+	[MAP_HISTS] = { .name = "hists" },
+	[MAP_RETIRED] = { .name = "retired" },
+	[MAP_BASELINES] = { .name = "baselines" },
+	[MAP_PARTS] = { .name = "parts", .object = ".data.parts" },
+	[MAP_PART_IDS] = { .name = "part_ids" },
+	[MAP_HINTS] = { .name = "hints", .object = ".data.hints" },
+	[MAP_PART_POOL] = { .name = "part_pool" },
+	[MAP_RULES] = { .name = "rules" },
+	[MAP_REGION_IDS] = { .name = "region_ids" },
+	[MAP_REGION_POOL] = { .name = "region_pool" },
+	[MAP_HEADS] = { .name = "heads" },
+	[MAP_SLOTS] = { .name = "slots" },
+	[MAP_BIOS] = { .name = "bios" },
+	[MAP_LOSSES] = { .name = "losses" },
+	[MAP_DISKSTATS] = { .name = "diskstats" },
 };
 
 const struct pin_prog_info pin_progs[PROG_NR] = {
-	[PROG_COMPLETE] = { "block_rq_complete", "block_rq_complete" },
+	[PROG_COMPLETE] = { .name = "block_rq_complete", .tracepoint = "block_rq_complete" },
 	[PROG_COMPLETE_NESTED] = { "block_rq_complete_nested", "block_rq_complete",
 				   .nested = true },
-	[PROG_REQUEUE] = { "block_rq_requeue", "block_rq_requeue" },
-	[PROG_ISSUE] = { "block_rq_issue", "block_rq_issue" },
+	[PROG_REQUEUE] = { .name = "block_rq_requeue", .tracepoint = "block_rq_requeue" },
+	[PROG_ISSUE] = { .name = "block_rq_issue", .tracepoint = "block_rq_issue" },
 	[PROG_BIO_COMPLETE] = { "block_bio_complete", "block_bio_complete", .bios = true },
 	[PROG_BIO_COMPLETE_NESTED] = { "block_bio_complete_nested", "block_bio_complete",
 				       .bios = true, .nested = true },
+	[PROG_COMPLETE_BIOS] = { "block_rq_complete_bios", "block_rq_complete", .bios = true },
 	[PROG_SPLIT] = { "block_split", "block_split", .bios = true },
 	[PROG_BIO_QUEUE] = { "block_bio_queue", "block_bio_queue", .bios = true },
 };
@@ -68,10 +69,9 @@ struct error *pins_mount(const struct live_paths *paths)
 	if (fs.f_type == BPF_FS_MAGIC)
 		return NULL;
 	if (mount("bpf", paths->bpffs, "bpf", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=700"))
-		return error_errno(errno,
-				   "cannot mount the BPF file system on %s; as root, run: "
-				   "mount -t bpf bpf %s",
-				   paths->bpffs, paths->bpffs);
+		return error_new("cannot mount the BPF file system on %s: %s; as root, run: "
+				 "mount -t bpf bpf %s",
+				 paths->bpffs, strerror(errno), paths->bpffs);
 	return NULL;
 }
 
@@ -80,7 +80,9 @@ struct error *pins_lock(const struct live_paths *paths, int *ret)
 	cleanup_close int fd = open(paths->bpffs, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	if (fd < 0)
-		return error_errno(errno, "cannot open %s; run blkhist as root", paths->bpffs);
+		return error_new("cannot open %s: %s; run blkhist as root, or let this user write "
+				 "there",
+				 paths->bpffs, strerror(errno));
 	while (flock(fd, LOCK_EX)) {
 		if (errno != EINTR)
 			return error_errno(errno, "cannot lock %s", paths->bpffs);
@@ -95,6 +97,18 @@ bool pins_exist(const struct live_paths *paths)
 	struct stat st;
 
 	return !lstat(path, &st);
+}
+
+struct error *pins_check_owner(const struct live_paths *paths)
+{
+	cleanup_free char *path = pins_path(paths, "blkhist");
+	struct stat st;
+
+	if (lstat(path, &st) || st.st_uid == geteuid())
+		return NULL;
+	return error_new("the collector in %s belongs to the user with the id %u; run blkhist as "
+			 "that user or as root",
+			 path, st.st_uid);
 }
 
 static struct error *remove_dir(const char *path, int depth)

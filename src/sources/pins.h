@@ -61,6 +61,7 @@ enum pin_prog {
 	PROG_ISSUE,
 	PROG_BIO_COMPLETE,
 	PROG_BIO_COMPLETE_NESTED,
+	PROG_COMPLETE_BIOS,
 	PROG_SPLIT,
 	PROG_BIO_QUEUE,
 	PROG_NR
@@ -84,6 +85,9 @@ struct error *pins_lock(const struct live_paths *paths, int *ret) must_check;
 
 /* Whether a complete collector is there. */
 bool pins_exist(const struct live_paths *paths);
+
+/* Why a collector may be out of reach: fails if it is another user's. */
+struct error *pins_check_owner(const struct live_paths *paths) must_check;
 
 /* Removes a directory of this file's shape and all that is in it; fine if it is not there. */
 struct error *pins_remove(const struct live_paths *paths, const char *dir) must_check;

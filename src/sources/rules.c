@@ -121,7 +121,7 @@ bool live_counts(const struct live *live, const struct device *device)
 
 struct error *live_check_counted(const struct live *live, const struct device *device)
 {
-	const char *own = device->name.partition[0] ? device->name.partition : device->name.disk;
+	const char *own = device_name_own(&device->name);
 
 	if (left_out(live, device))
 		return error_new(

@@ -5,6 +5,7 @@ partitions, and the kernel's own trace of a disk.
 
 They load drivers with parameters of their own and write to every disk: only in a virtual machine.
 """
+import atexit
 import collections
 import concurrent.futures
 import contextlib
@@ -19,8 +20,12 @@ import subprocess
 import sys
 import time
 
-from lib import (KIB, MIB, OPS, Skip, between, equal, read_file, row_bound, show, verify,
+from lib import (KIB, MIB, OPS, Env, Skip, between, blkhist, equal, read_file, row_bound, show, verify,
                  write_file)
+
+# What the whole program acquires; a test has an Env of its own.
+shared = Env()
+atexit.register(shared.close)
 
 CONFIGFS = '/sys/kernel/config'
 DEBUGFS = '/sys/kernel/debug'
@@ -52,8 +57,11 @@ def load_module(name):
 
 
 def unload_module(name):
+    if not os.path.exists(f'/sys/module/{name}'):
+        return
     for _ in range(100):  # somebody may just be closing its devices
-        if subprocess.run(['modprobe', '-r', name], capture_output=True, check=False).returncode == 0:
+        # Not modprobe -r, which also unloads configfs: on 5.10 that ends in a fault soon after.
+        if subprocess.run(['rmmod', name], capture_output=True, check=False).returncode == 0:
             return
         time.sleep(0.05)
     raise AssertionError(f'{name} cannot be unloaded')
@@ -65,10 +73,18 @@ def modprobe(env, name, **parameters):
     unknown = set(parameters) - module_parameters(name)
     if unknown:
         raise Skip(f'{name} of kernel {platform.release()} has no {", ".join(sorted(unknown))}')
-    if os.path.exists(f'/sys/module/{name}'):
-        unload_module(name)
+    unload_module(name)
     env.callback(unload_module, name)
     subprocess.run(['modprobe', name, *(f'{k}={v}' for k, v in parameters.items())], check=True)
+
+
+@functools.cache
+def collect():
+    """
+    Starts the collector, once: starting takes a second here. A test resets what it looks at; devices
+    that it adds are counted from their first request on.
+    """
+    shared.start()
 
 
 def wait_for(condition, what):
@@ -129,17 +145,25 @@ class Device:
         return [[int(cpu) for cpu in read_file(f'{q}/cpu_list').split(',') if cpu.strip()] for q in queues]
 
 
+@functools.cache
+def _null_blk_directory():
+    module_path('null_blk')
+    if not os.path.exists('/sys/module/null_blk'):
+        subprocess.run(['modprobe', 'null_blk', 'nr_devices=0'], check=True)
+    if not os.path.exists(f'{CONFIGFS}/nullb'):
+        subprocess.run(['mount', '-t', 'configfs', 'configfs', CONFIGFS], check=True)
+        shared.callback(subprocess.run, ['umount', CONFIGFS], check=True)
+    return f'{CONFIGFS}/nullb'
+
+
 def null_blk(env, **attributes):
     """One made in configfs; Skip if the driver does not know one of the attributes."""
-    load_module('null_blk') if os.path.exists('/sys/module/null_blk') else modprobe(env, 'null_blk', nr_devices=0)
-    if not os.path.exists(f'{CONFIGFS}/nullb'):
-        load_module('configfs')
-        subprocess.run(['mount', '-t', 'configfs', 'configfs', CONFIGFS], check=True)
-        env.callback(subprocess.run, ['umount', CONFIGFS], check=True)
+    directory = f'{_null_blk_directory()}/blkhist{len(disks())}'
     before = disks()
-    directory = f'{CONFIGFS}/nullb/test{len(os.listdir(f"{CONFIGFS}/nullb"))}'
     os.mkdir(directory)
     env.callback(os.rmdir, directory)
+    if os.path.exists(f'{directory}/poll_queues'):  # one by default, beside the others
+        attributes = {'poll_queues': 0, **attributes}
     for attribute, value in {'size': 64, **attributes}.items():
         if not os.path.exists(f'{directory}/{attribute}'):
             raise Skip(f'null_blk of kernel {platform.release()} has no {attribute}')
@@ -148,6 +172,15 @@ def null_blk(env, **attributes):
     env.callback(write_file, f'{directory}/power', '0')
     [name] = disks() - before
     return Device(env, name)
+
+
+def null_blk_pair(env, **parameters):
+    """Two made when the driver is loaded, which has parameters that configfs has not."""
+    unload_module('null_blk')
+    _null_blk_directory.cache_clear()
+    before = disks()
+    modprobe(env, 'null_blk', nr_devices=2, **parameters)
+    return [Device(env, name) for name in sorted(disks() - before)]
 
 
 def scsi_disks(vendor):
@@ -277,59 +310,59 @@ def check_known_times(hist, low_ns, log):
     between(low_ns * len(log), hist.sum, sum(ns for _, _, ns in log), 'their sum')
 
 
-def check_every_operation(env, device, flush=True, discard=True):
-    """A load on the disk and on two partitions at once, against all that is known of it."""
-    parts = device.two_partitions()
-    env.start()
-    with Trace(device.name) as trace:
-        logs = load(env, *parts, device.name, jobs=2, discard=discard)
-        disk = env.disk(device.path)
-        for i in range(5 if flush else 0):
-            disk.write(i * 32 * KIB, 4 * KIB)
-            disk.flush()
-    snapshot = check_against_trace(device, trace, counts_of(*logs.values(), disk.log))
-    for name in parts:
-        verify(name)
-        equal(snapshot.counts(name), counts_of(logs[name]), f'requests of {name}')
-    equal(snapshot.names(), {device.name, *parts}, 'names')
+def check_every_operation(env, *devices):
+    """A load on each disk and on two partitions of it at once, against all that is known of it."""
+    collect()
+    for device in devices:
+        parts = device.two_partitions()
+        with Account(device.name) as trace:
+            logs = load(env, device.name, *parts, jobs=2, discard=device.queue('discard_max_bytes') != '0')
+            disk = env.disk(device.path)
+            for i in range(5):
+                disk.write(i * 32 * KIB, 4 * KIB)
+                disk.flush()
+        if device.queue('write_cache') == 'write through':
+            disk.log['flush'] = []  # the kernel asks for none
+        snapshot = check_against_trace(device, trace, counts_of(*logs.values(), disk.log))
+        for name in parts:
+            verify(name)
+            equal(snapshot.counts(name), counts_of(logs[name]), f'requests of {name}')
+        equal(snapshot.names(), {device.name, *parts}, 'names')
 
 
-def check_heads(snapshot, name, log, per_queue):
+def check_together(env, one, other, discard=False):
+    """Two devices that share their tags, at once: nothing is taken for the other's."""
+    for device in (one, other):
+        device.queue('nomerges', 2)
+    with Account(one.name) as trace_one, Account(other.name) as trace_other:
+        logs = load(env, one.name, other.name, jobs=3, discard=discard)
+    for device, trace in ((one, trace_one), (other, trace_other)):
+        check_against_trace(device, trace, counts_of(logs[device.name]))
+
+
+def check_seek(device, disk, per_queue):
     """
-    The distances of a log of (hardware queue, offset, size) in the order of issue: from the end of
-    the one before of the same queue, or of the whole disk.
+    Two processors read a place of their own in sequence, in turns. Each distance is from the end of
+    what was read before through the same hardware queue, or on the whole disk.
     """
-    ends, expected = {}, {}
-    total = 0
-    hist = snapshot.get(name, 'seek')
-    for queue, offset, size in log:
-        head = queue if per_queue else 0
-        if head in ends:
-            distance = (offset - ends[head]) // 512
-            bound = row_bound(hist.data['bounds'], distance)
-            expected[bound] = expected.get(bound, 0) + 1
-            total += distance
-        ends[head] = offset + size
-    equal(hist.by_bound(), expected, 'seek distances')
-    equal(hist.sum, total, 'sum of the seek distances')
-
-
-def check_seek(env, device, per_queue):
-    """Two processors, each of which reads a place of its own in sequence, in turns."""
     queues = {cpu: i for i, cpus in enumerate(device.hardware_queues()) for cpu in cpus}
     cpus = sorted(os.sched_getaffinity(0))
-    if len({queues[cpu] for cpu in cpus}) < 2:
-        raise Skip('needs two hardware queues')
     one, other = cpus[0], next(cpu for cpu in cpus if queues[cpu] != queues[cpus[0]])
-    env.start()
-    disk, log = env.disk(device.path), []
+    ends, distances = {}, []
     for i in range(20):
+        if i == 1:  # each head is somewhere now
+            blkhist('reset', device.name)
+            distances.clear()
         for cpu, at in ((one, 0), (other, 8 * MIB), (other, 8 * MIB + 4 * KIB)):
-            offset = at + i * 8 * KIB
+            offset, head = at + i * 8 * KIB, queues[cpu] if per_queue else 0
             with on_cpu(cpu):
                 disk.read(offset, 4 * KIB)
-            log.append((queues[cpu], offset, 4 * KIB))
-    check_heads(show(device.name), device.name, log, per_queue)
+            distances.append((offset - ends.get(head, 0)) // 512)
+            ends[head] = offset + 4 * KIB
+    hist = show(device.name).get(device.name, 'seek')
+    expected = collections.Counter(row_bound(hist.data['bounds'], d) for d in distances)
+    equal(hist.by_bound(), dict(expected), 'seek distances')
+    equal(hist.sum, sum(distances), 'sum of the seek distances')
     verify(device.name)
 
 
@@ -403,11 +436,24 @@ class Trace:
         finally:
             fcntl.ioctl(self._fd, BLKTRACETEARDOWN)
             os.close(self._fd)
-        self.events.sort()
+        self.events.sort(key=lambda e: e.time)
 
     def counts(self, action):
         """Events by operation."""
         return dict(collections.Counter(e.op for e in self.events if e.action == action))
+
+    def taken_back(self):
+        """Issues that ended in a requeue. Holds for requests none of which begins where another ends."""
+        at_device, counts = set(), collections.Counter()
+        for e in self.events:
+            if e.action == 'requeue' and (e.op, e.sector) in at_device:
+                counts[e.op] += 1
+            at_device.discard((e.op, e.sector))
+            if e.action == 'issue':
+                at_device.add((e.op, e.sector))
+            elif e.action == 'complete':  # what is left of it, if it was a partial completion
+                at_device.add((e.op, e.sector + e.bytes // 512))
+        return counts
 
     def bytes(self):
         """Completed, by operation, without those that have none."""
@@ -418,27 +464,37 @@ class Trace:
         return {op: n for op, n in total.items() if n}
 
 
+class Account(Trace):
+    """A trace, and our own histograms and losses of the same time."""
+
+    def __enter__(self):
+        blkhist('reset', self.name)
+        self.losses = show(self.name).losses
+        return super().__enter__()
+
+
 def subtract(of, *others):
     """By operation, what is not zero."""
     rest = {op: of.get(op, 0) - sum(other.get(op, 0) for other in others) for op in OPS}
     return {op: n for op, n in rest.items() if n}
 
 
-def check_against_trace(device, trace, load=None, forced=0):
+def check_against_trace(device, trace, asked=None, forced=0):
     """
-    All there is to compare of a disk that was idle at the start and is now: our counts with
-    /proc/diskstats, with the kernel's trace event by event, and with those of the load.
+    All there is to compare of a disk that was idle before the Account and is now: our counts with
+    /proc/diskstats, with the kernel's trace event by event, and with what was asked for.
 
-    Every issue ends in a completion or a requeue. A completion counts unless it is a partial one. A
-    write without data, for a flush, is never issued; a forced write that needs a flush is completed
+    Every issue ends in a completion or a requeue, and requests are requeued that have not even been
+    issued, when their host is busy. A completion counts unless it is a partial one. A write without data, for a flush, is never issued; a forced write that needs a flush is completed
     once more, without bytes, when that is done. Returns the snapshot.
     """
     verify(device.name)
     snapshot = show(device.name)
-    losses = snapshot.losses
+    # Losses are not of a device; all others are idle.
+    losses = snapshot.losses = {name: n - trace.losses.get(name, 0) for name, n in snapshot.losses.items()}
     requeues, completions = trace.counts('requeue'), trace.counts('complete')
     requests, services = snapshot.counts(device.name), snapshot.counts(device.name, 'service')
-    equal(subtract(trace.counts('issue'), requeues), services, 'D without R, and service times')
+    equal(subtract(trace.counts('issue'), trace.taken_back()), services, 'D without R, and service times')
     equal(sum(requeues.get(op, 0) for op in OPS), losses['requeued'], 'R, and requeued')
     partial = subtract(completions, requests, {'write': forced})
     assert all(n > 0 for n in partial.values()), f'C {completions}, requests {requests}'
@@ -448,7 +504,7 @@ def check_against_trace(device, trace, load=None, forced=0):
     equal(trace.bytes(), snapshot.bytes(device.name), 'bytes of C')
     equal({k: losses[k] for k in ('unseen', 'no_counters', 'no_start', 'early', 'no_issue', 'no_slot', 'negative')
            if losses.get(k)}, {}, 'losses')
-    if load is not None:
-        flushes = {'write': losses['unissued']}
-        equal(subtract(requests, flushes), load, 'requests, and what was asked for')
+    if asked is not None:
+        empty = {'write': losses['unissued']}
+        equal(subtract(requests, empty), asked, 'requests, and what was asked for')
     return snapshot

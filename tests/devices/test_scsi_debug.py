@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """scsi_debug: known delays, errors, partial transfers, requeues, timeouts."""
 import contextlib
+import functools
 import os
 
-from lib import KIB, MIB, equal, main, show, test, verify, write_file
-from machine import (Trace, check_against_trace, check_every_operation, check_known_times, counts_of, load,
-                     scsi_debug)
+from lib import KIB, MIB, blkhist, equal, main, read_file, show, test, verify, write_file
+from machine import (Account, check_against_trace, check_every_operation, check_known_times, collect, counts_of,
+                     load, scsi_debug, shared)
 
 MS = 10**6
 DRIVER = '/sys/bus/pseudo/drivers/scsi_debug'
@@ -35,47 +36,52 @@ def injecting(opts, every_nth):
         inject(0, 0)
 
 
+@functools.cache
+def the_disk():
+    """One for all tests: the driver can be told anew at any time."""
+    collect()
+    device = scsi_debug(shared, lbpu=1, submit_queues=2, medium_error_start=0x1234, medium_error_count=10)
+    device.queue('nomerges', 2)
+    return device
+
+
+def disk_with_delay(ns):
+    """Below 1 ms, other than 0, the driver of some kernels does not wait at all."""
+    device = the_disk()
+    write_file(f'{DRIVER}/ndelay', str(ns))
+    return device
+
+
 @test
-def delay_in_nanoseconds(env):
-    # Below 1 ms the driver of some kernels does not wait at all.
-    device = scsi_debug(env, ndelay=5 * MS)
-    env.start()
-    disk = env.disk(device.path)
-    for i in range(20):
-        disk.read(i * MIB, 4 * KIB)
-        disk.write(i * MIB, 64 * KIB)
-    snapshot = show(device.name)
-    for op in ('read', 'write'):
-        for kind in ('service', 'request'):
-            check_known_times(snapshot.get(device.name, kind, op), 5 * MS, disk.log[op])
+def delays(env):
+    """In nanoseconds and in jiffies, of which one is 1 ms at least."""
+    device = the_disk()
+    for setting, value, delay in (('ndelay', 5 * MS, 5 * MS), ('delay', 20, 20 * MS)):
+        write_file(f'{DRIVER}/{setting}', str(value))
+        blkhist('reset', device.name)
+        disk = env.disk(device.path)
+        for i in range(10):
+            disk.read(i * MIB, 4 * KIB)
+            disk.write(i * MIB, 64 * KIB)
+        snapshot = show(device.name)
+        for op in ('read', 'write'):
+            for kind in ('service', 'request'):
+                check_known_times(snapshot.get(device.name, kind, op), delay, disk.log[op])
     verify(device.name)
 
 
 @test
-def delay_in_jiffies(env):
-    """A jiffy is 1 ms at least."""
-    device = scsi_debug(env, delay=20)
-    env.start()
-    disk = env.disk(device.path)
-    for i in range(5):
-        disk.read(i * MIB, 4 * KIB)
-    check_known_times(show(device.name).get(device.name, 'service', 'read'), 20 * MS, disk.log['read'])
-
-
-@test
 def partitions_and_all_operations(env):
-    device = scsi_debug(env, ndelay=1 * MS, lbpu=1, submit_queues=2)
-    device.queue('nomerges', 2)
+    device = disk_with_delay(1 * MS)
     check_every_operation(env, device)
 
 
 @test
 def medium_errors(env):
     """The first sectors are read, then the request ends with an error: once, with its whole size."""
-    device = scsi_debug(env, delay=0, opts=MEDIUM_ERROR, medium_error_start=0x1234, medium_error_count=10)
-    env.start()
+    device = disk_with_delay(0)
     disk, failed = env.disk(device.path), 0
-    with Trace(device.name) as trace:
+    with Account(device.name) as trace, injecting(MEDIUM_ERROR, 0):
         for first in (0x1230, 0x1238, 0x1200):
             with contextlib.suppress(OSError):
                 got = os.preadv(disk.fd, [memoryview(disk.buffer)[:64 * KIB]], first * 512)
@@ -89,18 +95,15 @@ def medium_errors(env):
 
 @test
 def recovered_errors(env):
-    device = scsi_debug(env, ndelay=1 * MS)
-    env.start()
-    with Trace(device.name) as trace, injecting(RECOVERED_ERROR, 5):
+    device = disk_with_delay(1 * MS)
+    with Account(device.name) as trace, injecting(RECOVERED_ERROR, 5):
         logs = load(env, device.name, discard=False)
     check_against_trace(device, trace, counts_of(*logs.values()))
 
 
-def check_requeues(env, opts, **parameters):
-    device = scsi_debug(env, **{'ndelay': 1 * MS, **parameters})
-    device.queue('nomerges', 2)
-    env.start()
-    with Trace(device.name) as trace, injecting(opts, 5):
+def check_requeues(env, opts):
+    device = disk_with_delay(1 * MS)
+    with Account(device.name) as trace, injecting(opts, 5):
         logs = load(env, device.name, jobs=2, discard=False)
     snapshot = check_against_trace(device, trace, counts_of(*logs.values()))
     assert snapshot.losses['requeued'] >= 40 // 5 - 1, snapshot.losses
@@ -121,10 +124,9 @@ def busy_host(env):
 @test
 def partial_transfers(env):
     """Half of it; the rest is issued again: one request, of the whole size."""
-    device = scsi_debug(env, ndelay=2 * MS)
-    env.start()
+    device = disk_with_delay(2 * MS)
     disk = env.disk(device.path)
-    with Trace(device.name) as trace, injecting(SHORT_TRANSFER, 3):
+    with Account(device.name) as trace, injecting(SHORT_TRANSFER, 3):
         for i in range(12):
             disk.read(i * MIB, 64 * KIB)
     snapshot = check_against_trace(device, trace, dict(read=12))
@@ -141,25 +143,14 @@ def partial_transfers(env):
 
 
 @test
-def full_queue(env):
-    """The device takes fewer commands than the disk believes: TASK SET FULL, and once more."""
-    device = scsi_debug(env, ndelay=5 * MS, max_queue=2)
-    write_file(f'/sys/block/{device.name}/device/queue_depth', '8')
-    device.queue('nomerges', 2)
-    env.start()
-    with Trace(device.name) as trace:
-        logs = load(env, device.name, jobs=8, each=5, discard=False)
-    check_against_trace(device, trace, counts_of(*logs.values()))
-
-
-@test
 def timeouts(env):
     """A command that is lost is issued again after a second: queue time, not service time."""
-    device = scsi_debug(env, delay=0)
-    write_file(f'/sys/block/{device.name}/device/timeout', '1')
-    env.start()
+    device = disk_with_delay(0)
+    timeout = f'/sys/block/{device.name}/device/timeout'
+    env.callback(write_file, timeout, read_file(timeout))
+    write_file(timeout, '1')
     disk = env.disk(device.path)
-    with Trace(device.name) as trace, injecting(TIMEOUT, 3):
+    with Account(device.name) as trace, injecting(TIMEOUT, 3):
         for i in range(3):
             disk.read(i * MIB, 4 * KIB)
     snapshot = check_against_trace(device, trace, dict(read=3))

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
 """Bounds can be set while it runs; no request is missing in the comparison with diskstats after it."""
-from lib import KIB, MIB, TIMED, blkhist, equal, main, refused, show, stale_pins, status, test, verify
+from lib import (KIB, MIB, TIMED, blkhist, equal, main, on_every_kernel, refused, show, stale_pins, status,
+                 test, verify)
 
 COARSE = ('--time', '1ms,10ms,100ms', '--size', '4KiB,64KiB', '--seek', '-1,0,1')
 FINE = ('--time', 'log2,1us..1s', '--size', 'log2,512..1MiB', '--seek', 'log2,1..1GiB')
@@ -97,6 +98,7 @@ def the_same_bounds_change_nothing(env):
 
 
 @test
+@on_every_kernel
 def changes_under_load_lose_no_request(env):
     loop, p1, p2 = env.two_partitions()
     env.start()

@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The configuration: settings by name of disk, also for disks that appear while nobody is there."""
 import contextlib
+import os
 import random
 import subprocess
 import tempfile
 import time
 
 from lib import (KIB, MIB, PIN_DIR, Disk, blkhist, bpffs_entries, bpftool, difference, diskstats, equal, main,
-                 refused, show, spawn, stale_pins, status, test, verify, write_file)
+                 on_every_kernel, refused, show, spawn, stale_pins, status, test, verify, write_file)
 
 MS = 1000 * 1000
 
@@ -18,6 +19,7 @@ def config(env, text):
     f = env.enter_context(tempfile.NamedTemporaryFile('w', prefix='blkhist-test-', suffix='.conf', dir='/dev/shm'))
     f.write(text)
     f.flush()
+    os.chmod(f.name, 0o644)
     return f.name
 
 
@@ -73,6 +75,7 @@ size = 64KiB
 
 
 @test
+@on_every_kernel
 def a_disk_that_appears_later(env):
     """Its first I/O comes before any command: fio's counts, in its section's bounds."""
     one, other, third = next_names(env, 3)
@@ -118,6 +121,7 @@ def more_disks_than_are_ready(env):
 
 
 @test
+@on_every_kernel
 def ignored(env):
     a, b = env.loop(), env.loop()
     a1 = a.partition(1, MIB, 8 * MIB)

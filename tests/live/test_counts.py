@@ -4,7 +4,7 @@
 import os
 import random
 
-from lib import (KIB, MIB, TIMED, add_cells, blkhist, difference, diskstats, equal, main,
+from lib import (KIB, MIB, TIMED, add_cells, blkhist, difference, diskstats, equal, main, on_every_kernel,
                  read_file, row_bound, show, test, verify)
 
 SIZES = (512, 1 * KIB, 4 * KIB, 4 * KIB + 512, 8 * KIB, 64 * KIB, 128 * KIB, 128 * KIB + 512, 512 * KIB)
@@ -40,6 +40,7 @@ def check_sums(snapshot, name, op):
 
 
 @test
+@on_every_kernel
 def counts_are_exact_by_size(env):
     loop = env.loop()
     env.start()
@@ -69,6 +70,7 @@ def bounds_are_inclusive(env):
 
 
 @test
+@on_every_kernel
 def discards_and_flushes_are_counted(env):
     loop = env.loop()
     env.start()
@@ -90,6 +92,7 @@ def discards_and_flushes_are_counted(env):
 
 
 @test
+@on_every_kernel
 def forced_writes_keep_their_size(env):
     """A forced write to a disk with a cache is data, then a flush, and only then complete."""
     loop = env.loop()
@@ -163,6 +166,7 @@ def every_time_ladder_and_kind_works(env):
 
 
 @test
+@on_every_kernel
 def partitions_have_their_own_counts(env):
     """The whole disk is their sum and what was sent to it directly, cell by cell."""
     loop, p1, p2 = env.two_partitions()
@@ -199,6 +203,7 @@ def partitions_have_their_own_counts(env):
 
 
 @test
+@on_every_kernel
 def flush_of_a_partition_belongs_to_the_disk(env):
     """As in diskstats, operation by operation."""
     loop, p1, _ = env.two_partitions()
@@ -246,6 +251,7 @@ def sequential_reads_have_distance_zero(env):
 
 
 @test
+@on_every_kernel
 def strides_forward_and_backward(env):
     # 4 KiB read and 128 sectors on: the gap is 120 sectors, in the bucket up to 128.
     equal(check_seeks(env, range(0, 100 * 64 * KIB, 64 * KIB)).by_bound(), {128: 99}, 'forward')

@@ -5,7 +5,10 @@ import os
 import shutil
 import time
 
-from lib import (KIB, MIB, TIMED, Skip, between, difference, diskstats, diskstats_bytes, equal, main, show, test, unseen, verify)
+from lib import (KIB, MIB, TIMED, Skip, between, difference, diskstats, diskstats_bytes, equal, main,
+                 on_every_kernel, show, test, unseen, verify)
+
+EVERYWHERE = ('fio_mixed', 'fio_fsync', 'fio_fsync_mq_deadline')
 
 # Loads of one device: name, options. The numbers are such that all of them together take seconds.
 LOADS = (
@@ -78,7 +81,7 @@ def load_test(label, options, scheduler=None):
         env.start()
         run_load(env, loop, [loop.name], [dict(filename=loop.path, **options)], size=loop.size)
     run.__name__ = 'fio_' + label.replace(' ', '_') + ('_' + scheduler.replace('-', '_') if scheduler else '')
-    test(run)
+    test(on_every_kernel(run) if run.__name__ in EVERYWHERE else run)
 
 
 for _label, _options in LOADS:
@@ -102,6 +105,7 @@ def partitions_and_disk_at_once(env):
 
 
 @test
+@on_every_kernel
 def merging_and_splitting(env):
     """fio's I/O and the device's requests are not the same then; diskstats and we agree, and so do bytes."""
     loop = env.loop()
@@ -178,6 +182,7 @@ def interrupts_during_other_completions(env):
 
 
 @test
+@on_every_kernel
 def iostats_off(env):
     """Then the kernel accounts nothing, and may not say when a request began; we still count."""
     loop, p1, _ = env.two_partitions()
@@ -204,6 +209,7 @@ def iostats_off(env):
 
 
 @test
+@on_every_kernel
 def started_in_the_middle_of_a_load(env):
     """Requests that were on their way at the start are counted as such, and verify allows for them."""
     loop = env.loop()

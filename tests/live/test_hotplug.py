@@ -9,7 +9,7 @@ import tempfile
 import time
 
 from lib import (KIB, MIB, PIN_DIR, TIMED, Disk, QuickLoop, Skip, blkhist, bpftool, difference, diskstats, equal,
-                 main, refused, reset_print, show, spawn, status, test, verify)
+                 main, on_every_kernel, refused, reset_print, show, spawn, status, test, verify)
 
 IN_VM = 'BLKHIST_VM' in os.environ
 
@@ -26,6 +26,7 @@ def has_diskseq(name):
 
 
 @test
+@on_every_kernel
 def a_new_device_is_counted_from_its_first_io(env):
     env.start()
     loop = env.loop()
@@ -73,6 +74,7 @@ def more_new_devices_than_spare_counters(env):
 
 
 @test
+@on_every_kernel
 def a_new_partition_is_counted_from_its_first_io(env):
     loop = env.loop()
     env.start()
@@ -85,6 +87,7 @@ def a_new_partition_is_counted_from_its_first_io(env):
 
 
 @test
+@on_every_kernel
 def a_reused_number_begins_at_zero(env):
     loop = env.loop()
     env.start()
@@ -260,6 +263,7 @@ def hotplug_under_load(env, numbers, groups):
 
 
 @test
+@on_every_kernel
 def a_thousand_devices_come_and_go_under_load(env):
     number = 100000 + os.getpid() % 50000 * 16
     groups = 20 if IN_VM else 178
@@ -278,6 +282,7 @@ def a_thousand_devices_come_and_go_under_load(env):
 
 
 @test
+@on_every_kernel
 def reused_numbers_come_and_go_under_load(env):
     """The same names and device numbers, again and again."""
     number = 90000 + os.getpid() % 10000
@@ -286,6 +291,7 @@ def reused_numbers_come_and_go_under_load(env):
 
 
 @test
+@on_every_kernel
 def files_of_one_loop_device_come_and_go(env):
     """
     Its sysfs node stays, and so do its statistics in the kernel; our counters are of one file each.
@@ -348,6 +354,7 @@ def killed_while_counters_are_given_back(env):
 
 
 @test
+@on_every_kernel
 def every_command_makes_new_counters_ready(env):
     env.start()
     ready = status()['partitions_ready']
@@ -370,6 +377,7 @@ def every_command_makes_new_counters_ready(env):
 
 
 @test
+@on_every_kernel
 def all_shows_devices_that_are_gone(env):
     loop, p1, p2 = env.two_partitions()
     env.start()
@@ -406,6 +414,7 @@ def all_shows_devices_that_are_gone(env):
 
 
 @test
+@on_every_kernel
 def a_partition_that_is_gone_stays_in_its_disk(env):
     loop, p1, p2 = env.two_partitions()
     env.start()

@@ -3,8 +3,8 @@
 """Starting and stopping, what it takes, and what is left behind: nothing."""
 import os
 
-from lib import (KIB, MIB, PIN_DIR, blkhist, bpffs_entries, bpftool, equal, main, program_ids, programs_alive,
-                 refused, show, spawn, status, test, verify)
+from lib import (KIB, MIB, PIN_DIR, blkhist, bpffs_entries, bpftool, equal, main, on_every_kernel,
+                 program_ids, programs_alive, refused, show, spawn, status, test, verify)
 
 
 def map_ids():
@@ -90,6 +90,7 @@ def starts_with_different_settings_at_once(env):
 
 
 @test
+@on_every_kernel
 def stop_and_start_begin_at_zero(env):
     loop = env.loop()
     env.start()
@@ -106,6 +107,7 @@ def stop_and_start_begin_at_zero(env):
 
 
 @test
+@on_every_kernel
 def memory_is_what_the_kernel_says(env):
     loop, p1, p2 = env.two_partitions()
     other = env.loop()

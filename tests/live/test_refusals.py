@@ -7,8 +7,8 @@ import shutil
 import subprocess
 import tempfile
 
-from lib import (BLKHIST, BPFFS, KIB, PIN_DIR, Skip, blkhist, bpffs_entries, bpffs_mounted, bpftool, equal, main,
-                 mount_bpffs, program_ids, refused, show, test, unmount_bpffs, verify)
+from lib import (BPFFS, KIB, PIN_DIR, UNPRIVILEGED, USER, Skip, blkhist, bpffs_entries, bpffs_mounted, bpftool,
+                 equal, main, mount_bpffs, program_ids, refused, show, subject_is, test, unmount_bpffs, verify)
 
 COMMANDS = (('status',), ('show',), ('reset',), ('buckets',))
 
@@ -63,55 +63,9 @@ def not_running(env):
         equal(bpffs_entries(), [])
 
 
-WITHOUT = (('setpriv', '--reuid=65534', '--regid=65534', '--clear-groups', '--bounding-set=-all', '--inh-caps=-all'),
-           ('setpriv', '--bounding-set=-bpf,-sys_admin,-perfmon', '--inh-caps=-bpf,-sys_admin,-perfmon'))
-
-
-@contextlib.contextmanager
-def program_for_everybody():
-    """A copy of the program where a user without rights can reach it."""
-    directory = tempfile.mkdtemp(prefix='blkhist-test-', dir='/dev/shm')
-    try:
-        os.chmod(directory, 0o755)
-        yield shutil.copy(BLKHIST, directory)
-    finally:
-        shutil.rmtree(directory)
-
-
-@test
-def missing_capabilities(env):
-    if not shutil.which('setpriv'):
-        raise Skip('needs setpriv')
-    with program_for_everybody() as program:
-        def run(prefix, *args):
-            return subprocess.run([*prefix, program, *args], capture_output=True, text=True, cwd='/')
-
-        def one_sentence(r, what):
-            assert r.returncode == 1 and r.stdout == '' and r.stderr.startswith('blkhist: ') \
-                and r.stderr.count('\n') == 1, f'{what}: {r}'
-            assert 'root' in r.stderr or 'CAP_' in r.stderr, f'{what} does not say what to do: {r.stderr}'
-
-        for prefix in WITHOUT:
-            blkhist('stop')
-            for command in (('start',), *COMMANDS):
-                one_sentence(run(prefix, *command), command)
-                equal(bpffs_entries(), [])
-            unchanged = running(env)
-            for command in COMMANDS:
-                one_sentence(run(prefix, *command), command)
-            # Who may read the pins may be told that it is running.
-            for command in (('start',), ('start', '--time', '1ms')):
-                r = run(prefix, *command)
-                assert r.returncode == 1 or 'already' in r.stdout and command == ('start',), f'{command}: {r}'
-            unchanged()
-            # Root may stop it by removing the pins; a user may not.
-            if prefix == WITHOUT[0]:
-                one_sentence(run(prefix, 'stop'), 'stop')
-                unchanged()
-
-
 @test
 def bpffs_is_mounted_by_start(env):
+    subject_is('mounting a file system')
     env.start()
     blkhist('stop')
     unmount_bpffs()
@@ -173,18 +127,25 @@ def lost_pins_of_histograms(env):
     running(env)()
 
 
+def make_directories(*names):
+    """As blkhist would: of the user it runs as."""
+    for name in names:
+        os.mkdir(f'{BPFFS}/{name}')
+        if UNPRIVILEGED:
+            os.chown(f'{BPFFS}/{name}', USER, USER)
+
+
 @test
 def a_directory_of_somebody_else(env):
     env.start()
     blkhist('stop')
-    os.mkdir(PIN_DIR)
+    make_directories('blkhist')
     for command in COMMANDS + (('start',),):
         refused(*command, word='stop')
     blkhist('stop')
     equal(bpffs_entries(), [])
     for leftover in ('blkhist-new', 'blkhist-old'):
-        os.makedirs(f'{BPFFS}/{leftover}/maps')
-        os.mkdir(f'{BPFFS}/{leftover}/links')
+        make_directories(leftover, f'{leftover}/maps', f'{leftover}/links')
     running(env)()
 
 
@@ -229,6 +190,7 @@ def bound(source, target):
 def temporary(name, text):
     directory = tempfile.mkdtemp(prefix='blkhist-test-', dir='/dev/shm')
     try:
+        os.chmod(directory, 0o755)
         path = f'{directory}/{name}'
         with open(path, 'w') as f:
             f.write(text)

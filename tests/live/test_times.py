@@ -10,8 +10,8 @@ import tempfile
 import threading
 import time
 
-from lib import (KIB, MIB, TIMED, Disk, Skip, between, equal, main, read_file, show, test, unseen,
-                 verify)
+from lib import (KIB, MIB, TIMED, Disk, Skip, between, equal, main, on_every_kernel, read_file, show, test,
+                 unseen, verify)
 
 FIFREEZE = 0xC0045877
 FITHAW = 0xC0045878
@@ -64,7 +64,7 @@ def serial_test(stamp):
             # The kernel's stamp may be as old as the submission.
             check_below_the_calls(snapshot, loop.name, op, disk.log[op], 0 if stamp == 'kernel' else 1)
     run.__name__ = f'serial_requests_are_within_their_calls_stamp_{stamp}'
-    test(run)
+    test(on_every_kernel(run))
 
 
 for _stamp in ('own', 'kernel'):
@@ -142,6 +142,7 @@ def in_flight(name):
 
 
 @test
+@on_every_kernel
 def known_service_times(env):
     """A device that takes a known time: not less, not more, and in the right buckets."""
     loop = env.loop(64 * MIB)
@@ -178,6 +179,7 @@ def known_service_times(env):
 
 
 @test
+@on_every_kernel
 def known_queue_times(env):
     """More requests than the device has tags: the rest waits in the scheduler, for a known time."""
     loop = env.loop(64 * MIB)

@@ -12,8 +12,8 @@ import subprocess
 import tempfile
 import time
 
-from lib import (BLKHIST, KIB, MIB, TIMED, Disk, between, blkhist, equal, main, refused, show, status, test,
-                 unseen)
+from lib import (KIB, MIB, TIMED, Disk, between, blkhist, command_line, equal, main, on_every_kernel,
+                 refused, show, status, test, unseen)
 
 WIDTH = 100
 ROW = re.compile(r'(\d\d:\d\d:\d\d) (\S+) +(read|write|discard|flush) +(\S+) +(\S+)(.*)')
@@ -40,7 +40,7 @@ class Watch:
 
     def __init__(self, env, *args):
         self.out = env.enter_context(tempfile.TemporaryFile())
-        self.process = subprocess.Popen([BLKHIST, 'watch', *args], stdout=self.out, stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(command_line('watch', *args), stdout=self.out, stderr=subprocess.PIPE, text=True)
         env.callback(self.stop)
 
     def stop(self):
@@ -99,6 +99,7 @@ def check_object(o):
 
 
 @test
+@on_every_kernel
 def intervals_add_up_to_the_load(env):
     """To the request and to the byte, while somebody resets and others look on."""
     loop, p1, p2 = env.two_partitions()
@@ -200,7 +201,7 @@ def colour_on_a_terminal(env):
     for environment, colour in (({}, True), ({'NO_COLOR': '1'}, False)):
         master, slave = pty.openpty()
         env.callback(os.close, master)
-        process = subprocess.Popen([BLKHIST, 'watch', '0.1', '30', loop.name], stdout=slave,
+        process = subprocess.Popen(command_line('watch', '0.1', '30', loop.name), stdout=slave,
                                    env={**os.environ, **environment})
         os.close(slave)
         text = b''
@@ -286,7 +287,7 @@ def ends_are_said_in_one_sentence(env):
     equal((err.startswith('blkhist: the collector is not running'), err.count('\n')), (True, 1), err)
     refused('watch', '50ms', '1', word='blkhist start')
     env.start()
-    reader = subprocess.Popen([BLKHIST, 'watch', '20ms'], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    reader = subprocess.Popen(command_line('watch', '20ms'), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     env.callback(reader.wait)
     env.callback(reader.kill)
     reader.stdout.readline()
