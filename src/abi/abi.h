@@ -160,6 +160,11 @@ struct part_key {
  * noticed.
  */
 #define POOL_CHANGES 1u
+/*
+ * key.diskseq of an index that is given back, as no disk has it; the rest stays until the counters
+ * are cleared.
+ */
+#define DISKSEQ_NONE (~0ull)
 struct part {
 	struct part_key key;
 	__u64 disk_sysfs_id;      /* of the whole disk; equals key.sysfs_id for a whole disk */
@@ -193,8 +198,8 @@ struct hints {
 /*
  * Entry of `heads`, same index as the region of the hardware queue's first tags (of the first
  * hardware queue for rotational disks): 1 + the end sector of the request issued last, and above it
- * the low bits of the disk's diskseq, as queues' ids are reused. One word, so that it can be
- * exchanged at once. Sectors from 2^HEAD_SECTOR_BITS (128 PiB) on are not told apart.
+ * low bits of what tells disks apart (disk_tag()), as queues' ids are reused. One word, so that it
+ * can be exchanged at once. Sectors from 2^HEAD_SECTOR_BITS (128 PiB) on are not told apart.
  */
 #define HEAD_SECTOR_BITS 48
 #define HEAD_SECTOR_MASK ((1ull << HEAD_SECTOR_BITS) - 1)
@@ -339,10 +344,13 @@ enum bios_mode {
 /*
  * Value of `diskstats`, key: sysfs id. /proc/diskstats as the collector was attached, requests per
  * operation: the true value lies in lo..hi; they are equal unless I/O completed at that moment.
+ * Requests whose counters were given back while /proc/diskstats still has them are added;
+ * last_epoch is the HDR_EPOCH of those added last, so that doing it again changes nothing.
  */
 struct diskstats_base {
 	__u64 lo[OP_NR];
 	__u64 hi[OP_NR];
+	__u64 last_epoch;
 };
 
 #define ABI_SIZE(type, size) _Static_assert(sizeof(type) == (size), #type " is an ABI")
@@ -354,7 +362,7 @@ ABI_SIZE(struct bio_slot, 32);
 ABI_SIZE(struct glob, 1024 + 8);
 ABI_SIZE(struct rule, sizeof(struct glob) + RULE_GLOB_MAX + 16 + 3 * sizeof(struct meta_ladder));
 ABI_SIZE(struct meta, 112 + 32);
-ABI_SIZE(struct diskstats_base, 64);
+ABI_SIZE(struct diskstats_base, 72);
 _Static_assert(SEEK_BOUNDS_MAX + 1 <= ROW_BYTES && TIME_BOUNDS_MAX + 1 <= ROW_BYTES,
 	       "a row holds any ladder");
 _Static_assert(HDR_CARRY_LOSSES + PART_LOSS_NR * OP_NR <= ROW_CELLS, "the header fits");

@@ -362,6 +362,8 @@ static __noinline void count_part_loss(__u32 part, __u32 class, __u32 op)
 	void *hist = bpf_map_lookup_elem(&hists, &part);
 	struct hist_block *block = hist ? block_at(hist, BLOCK_HEADER) : NULL;
 
+	if (!hist && class == LOSS_UNSEEN) /* the others are counted when the request ends */
+		count_loss(LOSS_NO_PART);
 	block = block ? block_at(hist, stripe_of(&block->row[ROW_HEADER])) : NULL;
 	if (block && class < PART_LOSS_NR && op < OP_NR)
 		__sync_fetch_and_add(&block->row[ROW_LOSSES].cell[class * OP_NR + op], 1);
@@ -390,15 +392,15 @@ static __always_inline __u32 op_group(__u32 op)
  * The distance from the end of what was sent before to the same head, whose end this sets. It is
  * counted at completion, where the counters are at hand anyway.
  */
-static __always_inline __s64 seek_distance(__u32 region, __u64 diskseq, __u64 sector, __u32 bytes)
+static __always_inline __s64 seek_distance(__u32 region, __u64 disk_tag, __u64 sector, __u32 bytes)
 {
 	__u64 *head = bpf_map_lookup_elem(&heads, &region);
 	__u64 end = sector + (bytes >> 9) + 1, last;
 
 	if (!head)
 		return SEEK_NONE;
-	last = exchange(head, diskseq << HEAD_SECTOR_BITS | (end & HEAD_SECTOR_MASK));
-	if (!last || (last ^ diskseq << HEAD_SECTOR_BITS) >> HEAD_SECTOR_BITS)
+	last = exchange(head, disk_tag << HEAD_SECTOR_BITS | (end & HEAD_SECTOR_MASK));
+	if (!last || (last ^ disk_tag << HEAD_SECTOR_BITS) >> HEAD_SECTOR_BITS)
 		return SEEK_NONE;
 	return sector - ((last & HEAD_SECTOR_MASK) - 1);
 }
@@ -453,7 +455,7 @@ int BPF_PROG(block_rq_issue, struct request *rq)
 	head_hctx = queue_is_rotational(q) ? 0 : hctx;
 	if (head_hctx != hctx || tag >> REGION_SHIFT)
 		region = region_find(q->id, head_hctx, 0);
-	slot->seek = seek_distance(region, diskseq, rq->__sector, rq->__data_len);
+	slot->seek = seek_distance(region, disk_tag(disk), rq->__sector, rq->__data_len);
 	return 0;
 }
 
@@ -597,7 +599,8 @@ static __noinline int complete_rare(struct request *rq, struct slot *slot, __u64
 	c.ns[KIND_SERVICE] = now - issue;
 	c.ns[KIND_QUEUE] = issue - start;
 	c.bytes = ends ? c.len : 0;
-	count_completion(&c);
+	if (ends || c.part) /* what has no counters is lost once */
+		count_completion(&c);
 	return 0;
 }
 
@@ -729,8 +732,8 @@ static __noinline int bio_queue(struct bio *bio)
 	slot.owner = (__u64)bio->bi_private;
 	slot.seek = SEEK_NONE;
 	if (slot.op != OP_FLUSH)
-		slot.seek = seek_distance(region_find(q->id, 0, 0), diskseq, bio->bi_iter.bi_sector,
-					  slot.bytes);
+		slot.seek = seek_distance(region_find(q->id, 0, 0), disk_tag(disk),
+					  bio->bi_iter.bi_sector, slot.bytes);
 	slot.start_ns = bpf_ktime_get_ns();
 	if (likely(!bpf_map_update_elem(&bios, &key, &slot, BPF_NOEXIST)))
 		return 0;
@@ -784,8 +787,12 @@ static __noinline int bio_unknown(struct bio *bio)
 	if (disk->queue->mq_ops || bpf_map_lookup_elem(&bios, &whole))
 		return 0;
 	part = part_find(disk, bio_bdev(bio), disk_seq(disk));
-	if (part != PART_IGNORED)
+	if (part == PART_IGNORED)
+		return 0;
+	if (part)
 		count_part_loss(part, LOSS_EARLY, bio_op(bio));
+	else
+		count_loss(LOSS_NO_PART);
 	return 0;
 }
 

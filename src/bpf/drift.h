@@ -79,6 +79,14 @@ static __always_inline bdev_t disk_bdev(struct gendisk *disk)
 	return disk->part0;
 }
 
+/* Tells apart the disks that a queue's id has been used for, by its low bits. */
+static __always_inline __u64 disk_tag(struct gendisk *disk)
+{
+	if (bpf_core_field_exists(disk->diskseq))
+		return disk->diskseq;
+	return bdev_sysfs_id(disk_bdev(disk));
+}
+
 /* Queues know their disk since 5.15 (d152c682f03c); requests did until 5.16. */
 static __always_inline struct gendisk *request_disk(struct request *rq)
 {

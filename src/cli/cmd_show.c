@@ -5,7 +5,7 @@
 struct show_settings {
 	struct selection_settings selection;
 	const char *format;
-	bool total;
+	bool total, all;
 };
 
 static const struct show_settings defaults = { .format = "text" };
@@ -16,6 +16,8 @@ static const struct option_spec options[] = {
 	  "tables for people, or one JSON object (blkhist/1)" },
 	{ "total", 0, OPTION_FLAG, offsetof(struct show_settings, total), NULL,
 	  "all sizes in one row" },
+	{ "all", 'a', OPTION_FLAG, offsetof(struct show_settings, all), NULL,
+	  "also devices that are gone, as long as their counters are kept" },
 	{}
 };
 
@@ -25,7 +27,8 @@ static const struct command_syntax syntax = {
 	.details =
 		"NAME is a disk or partition: sda, sda1, /dev/sda1, /dev/disk/by-id/... A disk shows\n"
 		"itself (with its partitions summed up) and its partitions. Histograms that have\n"
-		"counted nothing are left out.",
+		"counted nothing are left out. With --all, NAME may be a device that is gone; all that\n"
+		"had this name are shown.",
 	.options = options,
 	.max_operands = -1,
 };
@@ -39,7 +42,8 @@ static struct error *run(void *settings, const struct operands *operands, int *s
 
 	(void)status;
 	try(format_parse(s->format, &format));
-	try(session_open(operands, &s->selection, &session));
+	try(s->all ? session_open_all(operands, &s->selection, &session) :
+		     session_open(operands, &s->selection, &session));
 	try(live_read(session.live, &session.devices, &session.selection, &snap));
 	if (s->total)
 		snapshot_total(&snap);

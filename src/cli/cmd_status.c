@@ -195,6 +195,17 @@ static void rules_text(const struct live_status *s, struct buf *out)
 		section_text(s, i, out);
 }
 
+static void partitions_text(const struct live_status *s, struct buf *out)
+{
+	buf_printf(out, "partitions  %u in use", s->partitions);
+	if (s->gone)
+		buf_printf(out, " (%u of devices that are gone: show --all)", s->gone);
+	buf_printf(out, ", %u ready, at most %u\n", s->spare, s->meta->max_partitions - 1);
+	if (s->exhausted)
+		buf_puts(out, "              none is left: devices that appear now are not counted "
+			      "(no_counters; build option max_partitions)\n");
+}
+
 static void attached_text(const struct live_status *s, struct buf *out)
 {
 	for (int bios = 0; bios < 2; bios++) {
@@ -226,8 +237,7 @@ static void status_text(const struct live *live, const struct live_status *s,
 	rules_text(s, out);
 	attached_text(s, out);
 	buf_printf(out, "memory      %" PRIu64 " bytes in maps\n", s->memory);
-	buf_printf(out, "partitions  %u in use, %u ready, at most %u\n", s->partitions, s->spare,
-		   meta->max_partitions - 1);
+	partitions_text(s, out);
 	buf_printf(out, "slots       %u of %u regions in use, for %u requests each\n", s->regions,
 		   meta->regions - 1, REGION_SLOTS);
 	disks_text(live, devices, out);
@@ -366,6 +376,7 @@ static void status_json(const struct live *live, const struct live_status *s,
 	buf_puts(out, "]");
 	json_key_u64(out, "memory_bytes", s->memory);
 	json_key_u64(out, "partitions", s->partitions);
+	json_key_u64(out, "partitions_gone", s->gone);
 	json_key_u64(out, "partitions_ready", s->spare);
 	json_key_u64(out, "partitions_max", meta->max_partitions - 1);
 	json_key_u64(out, "regions", s->regions);
@@ -392,7 +403,7 @@ static struct error *run(void *settings, const struct operands *operands, int *s
 	try(format_parse(s->format, &format));
 	try(device_list_read(system_paths.root, &devices));
 	try(live_open(&system_paths, &devices, &live));
-	try(live_status(live, &live_state));
+	try(live_status(live, &devices, &live_state));
 	try(live_read(live, &devices, &losses_only, &snap));
 	if (s->verify)
 		try(live_verify(live, &devices, &verify));

@@ -24,38 +24,100 @@ struct error *format_parse(const char *name, enum output_format *ret)
 	return NULL;
 }
 
+/* What a name means: the device that was found, and all that are gone and had its name. */
+static struct error *devices_named(const struct device_list *devices, const struct operands *names,
+				   struct live_selection *sel)
+{
+	cleanup_free const struct device **named = NULL;
+	unsigned int n = 0;
+
+	for (int i = 0; i < names->n; i++) {
+		const struct device *found;
+
+		try(device_find(devices, names->names[i], &found));
+		for (unsigned int k = 0; k < devices->n; k++) {
+			const struct device *d = &devices->devices[k];
+
+			if (d != found && !(d->gone && !strcmp(device_name_own(&d->name),
+							       device_name_own(&found->name))))
+				continue;
+			named = xreallocarray(named, n + 1, sizeof(*named));
+			named[n++] = d;
+		}
+	}
+	sel->devices = take(named);
+	sel->n_devices = n;
+	return NULL;
+}
+
 static struct error *selection_parse(const struct device_list *devices,
 				     const struct operands *names,
 				     const struct selection_settings *settings,
-				     struct live_selection *ret)
+				     struct live_selection *sel)
 {
-	struct live_selection sel = { .kinds = KINDS_ALL, .ops = OPS_ALL };
-	cleanup_free const struct device **found = NULL;
-
+	sel->kinds = KINDS_ALL;
+	sel->ops = OPS_ALL;
 	if (settings->ops) {
-		try(blk_ops_parse(settings->ops, &sel.ops));
-		sel.kinds &= ~(1u << KIND_SEEK);
+		try(blk_ops_parse(settings->ops, &sel->ops));
+		sel->kinds &= ~(1u << KIND_SEEK);
 	}
 	if (settings->kinds)
-		try(hist_kinds_parse(settings->kinds, &sel.kinds));
-	found = xcalloc((size_t)names->n, sizeof(*found));
-	for (int i = 0; i < names->n; i++)
-		try(device_find(devices, names->names[i], &found[i]));
-	sel.devices = take(found);
-	sel.n_devices = (unsigned int)names->n;
-	*ret = sel;
+		try(hist_kinds_parse(settings->kinds, &sel->kinds));
+	return devices_named(devices, names, sel);
+}
+
+/* Of a name that was not found, the collector may know that its device is gone. */
+static struct error *explain_gone(struct device_list *devices, const struct operands *names,
+				  struct error *not_found)
+{
+	cleanup(live_closep) struct live *live = NULL;
+	const struct device *d;
+	struct error *err = live_open(&system_paths, devices, &live);
+
+	if (!err)
+		err = live_add_gone(live, devices);
+	for (int i = 0; !err && i < names->n; i++) {
+		err = device_find(devices, names->names[i], &d);
+		if (err || !d->gone)
+			continue;
+		error_free(not_found);
+		return error_new("%s is gone; what was counted of it is shown by: "
+				 "blkhist show --all %s",
+				 names->names[i], names->names[i]);
+	}
+	error_free(err);
+	return not_found;
+}
+
+static struct error *check_counted(const struct session *s)
+{
+	for (unsigned int i = 0; i < s->selection.n_devices; i++)
+		if (!s->selection.devices[i]->gone)
+			try(live_check_counted(s->live, s->selection.devices[i]));
 	return NULL;
 }
 
 struct error *session_open(const struct operands *names, const struct selection_settings *settings,
 			   struct session *ret)
 {
+	struct error *err;
+
 	try(device_list_read(system_paths.root, &ret->devices));
-	try(selection_parse(&ret->devices, names, settings, &ret->selection));
+	err = selection_parse(&ret->devices, names, settings, &ret->selection);
+	if (err)
+		return explain_gone(&ret->devices, names, err);
 	try(live_open(&system_paths, &ret->devices, &ret->live));
-	for (unsigned int i = 0; i < ret->selection.n_devices; i++)
-		try(live_check_counted(ret->live, ret->selection.devices[i]));
-	return NULL;
+	return check_counted(ret);
+}
+
+struct error *session_open_all(const struct operands *names,
+			       const struct selection_settings *settings, struct session *ret)
+{
+	try(device_list_read(system_paths.root, &ret->devices));
+	try(live_open(&system_paths, &ret->devices, &ret->live));
+	try(live_add_gone(ret->live, &ret->devices));
+	try(selection_parse(&ret->devices, names, settings, &ret->selection));
+	return check_counted(ret);
 }
 
 void session_close(struct session *s)

@@ -66,6 +66,10 @@ struct session {
 };
 struct error *session_open(const struct operands *names, const struct selection_settings *settings,
 			   struct session *ret) must_check;
+/* The same, with the devices that are gone; a name means all that had it. */
+struct error *session_open_all(const struct operands *names,
+			       const struct selection_settings *settings,
+			       struct session *ret) must_check;
 void session_close(struct session *s);
 
 /* Ladders given as text, or NULL. */

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -160,8 +161,33 @@ static struct error *read_entry(const char *root, const char *name, struct devic
 static int compare(const void *pa, const void *pb)
 {
 	const struct device *a = pa, *b = pb;
+	int c = device_name_compare(&a->name, &b->name);
 
-	return device_name_compare(&a->name, &b->name);
+	if (!c)
+		c = COMPARE(a->gone, b->gone);
+	if (!c)
+		c = COMPARE(a->diskseq, b->diskseq);
+	return c ? c : COMPARE(a->sysfs_id, b->sysfs_id);
+}
+
+void device_list_add(struct device_list *list, const struct device *device)
+{
+	list->devices = xreallocarray(list->devices, list->n + 1, sizeof(*device));
+	list->devices[list->n++] = *device;
+}
+
+void device_list_sort(struct device_list *list)
+{
+	if (list->n)
+		qsort(list->devices, list->n, sizeof(*list->devices), compare);
+}
+
+void partition_name(const char disk[DEVICE_NAME_MAX], uint32_t partno, char ret[DEVICE_NAME_MAX])
+{
+	size_t len = strnlen(disk, DEVICE_NAME_MAX);
+	bool digit = len && disk[len - 1] >= '0' && disk[len - 1] <= '9';
+
+	snprintf(ret, DEVICE_NAME_MAX, "%.*s%s%" PRIu32, (int)len, disk, digit ? "p" : "", partno);
 }
 
 struct error *device_list_read(const char *root, struct device_list *ret)
@@ -186,11 +212,9 @@ struct error *device_list_read(const char *root, struct device_list *ret)
 		}
 		if (err)
 			return err;
-		list.devices = xreallocarray(list.devices, list.n + 1, sizeof(d));
-		list.devices[list.n++] = d;
+		device_list_add(&list, &d);
 	}
-	if (list.n)
-		qsort(list.devices, list.n, sizeof(*list.devices), compare);
+	device_list_sort(&list);
 	*ret = list;
 	list = (struct device_list){};
 	return NULL;
@@ -213,7 +237,16 @@ bool device_list_has_bios(const struct device_list *list)
 const struct device *device_by_id(const struct device_list *list, uint64_t sysfs_id)
 {
 	for (unsigned int i = 0; i < list->n; i++)
-		if (list->devices[i].sysfs_id == sysfs_id)
+		if (list->devices[i].sysfs_id == sysfs_id && !list->devices[i].gone)
+			return &list->devices[i];
+	return NULL;
+}
+
+/* Those that are gone come behind those that are there; NULL if there is none. */
+static const struct device *by_name(const struct device_list *list, const char *name)
+{
+	for (unsigned int i = 0; i < list->n; i++)
+		if (!strcmp(device_name_own(&list->devices[i].name), name))
 			return &list->devices[i];
 	return NULL;
 }
@@ -227,24 +260,29 @@ struct error *device_find(const struct device_list *list, const char *name,
 	/* /sys itself writes '!' for '/': both spellings are known. */
 	for (char *p = wanted; (p = strchr(p, '!'));)
 		*p = '/';
-	for (unsigned int i = 0; i < list->n; i++) {
-		if (!strcmp(device_name_own(&list->devices[i].name), wanted)) {
-			*ret = &list->devices[i];
-			return NULL;
-		}
-	}
+	*ret = by_name(list, wanted);
+	if (*ret)
+		return NULL;
 	if (!strchr(name, '/'))
 		return error_new(
 			"there is no block device '%s': see /sys/class/block for their names",
 			name);
-	if (stat(name, &st))
-		return error_errno(errno, "cannot find the block device '%s'", name);
+	if (stat(name, &st)) {
+		int errnum = errno;
+
+		if (!strncmp(wanted, "/dev/", strlen("/dev/")))
+			*ret = by_name(list, wanted + strlen("/dev/"));
+		if (*ret && (*ret)->gone)
+			return NULL;
+		return error_errno(errnum, "cannot find the block device '%s'", name);
+	}
 	if (!S_ISBLK(st.st_mode))
 		return error_new("'%s' is not a block device", name);
 	for (unsigned int i = 0; i < list->n; i++) {
 		const struct device_name *n = &list->devices[i].name;
 
-		if (n->major == major(st.st_rdev) && n->minor == minor(st.st_rdev)) {
+		if (!list->devices[i].gone && n->major == major(st.st_rdev) &&
+		    n->minor == minor(st.st_rdev)) {
 			*ret = &list->devices[i];
 			return NULL;
 		}

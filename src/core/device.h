@@ -21,6 +21,7 @@ struct device {
 	uint64_t sectors;
 	uint32_t partno;    /* 0 for a whole disk */
 	bool request_based; /* its disk has hardware queues (queue directory "mq") */
+	bool gone;          /* not in /sys any more, added by a source that still knows of it */
 };
 
 struct device_list {
@@ -35,12 +36,19 @@ void device_list_deinit(struct device_list *list);
 /* Whether one of them has a size and no requests. */
 bool device_list_has_bios(const struct device_list *list);
 
-/* NULL if there is none. */
+void device_list_add(struct device_list *list, const struct device *device);
+void device_list_sort(struct device_list *list);
+
+/* The name that the kernel gives to a partition. */
+void partition_name(const char disk[DEVICE_NAME_MAX], uint32_t partno, char ret[DEVICE_NAME_MAX]);
+
+/* Of those that are there; NULL if there is none. */
 const struct device *device_by_id(const struct device_list *list, uint64_t sysfs_id);
 
 /*
  * The device that a person means: a name in /sys ("sda1"), or a path to a device node or a link to
- * one ("/dev/sda1", "/dev/mapper/x", "/dev/disk/by-id/..."). Owned by @list.
+ * one ("/dev/sda1", "/dev/mapper/x", "/dev/disk/by-id/..."). One that is gone is known by its name
+ * or by what its node was called, and only if none that is there has the name. Owned by @list.
  */
 struct error *device_find(const struct device_list *list, const char *name,
 			  const struct device **ret) must_check;

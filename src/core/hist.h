@@ -34,6 +34,7 @@ int device_name_compare(const struct device_name *a, const struct device_name *b
 
 struct hist {
 	struct device_name name;
+	bool gone; /* not there any more, its number is not known; several may have had the name */
 	enum hist_kind kind;
 	enum blk_op op;   /* of no meaning for KIND_SEEK */
 	int64_t since_ns; /* CLOCK_REALTIME of the last reset or change of bounds */

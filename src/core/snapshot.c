@@ -54,6 +54,13 @@ static int compare(const void *pa, const void *pb)
 	const struct hist *a = pa, *b = pb;
 	int c = device_name_compare(&a->name, &b->name);
 
+	/* Devices that are gone come after the one of that name that is there, one by one. */
+	if (!c)
+		c = COMPARE(a->gone, b->gone);
+	if (!c && a->gone)
+		c = COMPARE(a->diskseq, b->diskseq);
+	if (!c && a->gone)
+		c = COMPARE(a->sysfs_id, b->sysfs_id);
 	if (!c)
 		c = (int)a->kind - (int)b->kind;
 	return c ? c : (int)a->op - (int)b->op;
@@ -95,7 +102,7 @@ static void delta_hist(const struct hist *newer, const struct hist *older, struc
 	}
 }
 
-/* A loss may fall, when counters of a device that is gone are given back: it has not risen then. */
+/* A loss that is less than before has not risen. */
 static void delta_losses(const struct snapshot *newer, const struct snapshot *older,
 			 struct snapshot *ret)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * A snapshot: all that crosses from a source (the running kernel, a trace) to an output. Histograms
- * are sorted by device, partition (the whole disk first), kind and operation. The snapshot owns
- * everything that it points to.
+ * are sorted by device, partition (the whole disk first), kind and operation; of devices with one
+ * name, those that are gone come last, by diskseq. The snapshot owns everything that it points
+ * to.
  */
 #ifndef BLKHIST_CORE_SNAPSHOT_H
 #define BLKHIST_CORE_SNAPSHOT_H

@@ -35,6 +35,8 @@
 	})
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+/* For qsort(): less than, equal to or greater than 0. */
+#define COMPARE(a, b) (((a) > (b)) - ((a) < (b)))
 
 void freep(void *p);
 void closep(int *fd); /* keeps errno; -1 is no descriptor */

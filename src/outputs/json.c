@@ -80,7 +80,7 @@ void json_losses(struct buf *out, const struct snapshot *snap)
 	buf_puts(out, "}");
 }
 
-void json_device(struct buf *out, const struct device_name *name)
+static void names(struct buf *out, const struct device_name *name)
 {
 	json_key_string(out, "device", name->disk);
 	if (name->partition[0]) {
@@ -91,8 +91,22 @@ void json_device(struct buf *out, const struct device_name *name)
 	}
 	if (name->head[0])
 		json_key_string(out, "path_of", name->head);
+}
+
+void json_device(struct buf *out, const struct device_name *name)
+{
+	names(out, name);
 	json_key_u64(out, "major", name->major);
 	json_key_u64(out, "minor", name->minor);
+}
+
+/* Its number may be another device's by now. */
+static void gone_device(struct buf *out, const struct hist *h)
+{
+	names(out, &h->name);
+	json_key_bool(out, "gone", true);
+	json_key_u64(out, "diskseq", h->diskseq);
+	json_key_u64(out, "sysfs_id", h->sysfs_id);
 }
 
 static void counts(struct buf *out, const uint64_t *row, unsigned int n)
@@ -113,7 +127,10 @@ static void histogram(struct buf *out, const struct hist *h)
 
 	json_element(out);
 	buf_puts(out, "{");
-	json_device(out, &h->name);
+	if (h->gone)
+		gone_device(out, h);
+	else
+		json_device(out, &h->name);
 	json_key_string(out, "kind", hist_kind_names[h->kind]);
 	json_key_string(out, "op", seek ? "all" : blk_op_names[h->op]);
 	json_time(out, "since", h->since_ns);

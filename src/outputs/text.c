@@ -223,6 +223,16 @@ void text_losses(const struct snapshot *snap, struct buf *out)
 				   snap->losses[i].count, snap->losses[i].help);
 }
 
+/* Tells devices that had the same name, one after the other, apart. */
+static void identity(const struct hist *h, struct buf *out)
+{
+	if (h->gone && h->diskseq)
+		buf_printf(out, ", diskseq %" PRIu64, h->diskseq);
+	else if (h->gone)
+		buf_printf(out, ", sysfs id %" PRIu64, h->sysfs_id);
+	buf_puts(out, "\n\n");
+}
+
 void text_snapshot(const struct snapshot *snap, unsigned int width, struct buf *out)
 {
 	size_t before;
@@ -232,10 +242,12 @@ void text_snapshot(const struct snapshot *snap, unsigned int width, struct buf *
 		char since[RFC3339_MAX];
 
 		time_format_seconds(h->since_ns, since);
-		buf_printf(out, "%s%s%s%s  %s%s%s, since %s\n\n", i ? "\n" : "",
+		buf_printf(out, "%s%s%s%s%s  %s%s%s, since %s", i ? "\n" : "",
 			   device_name_own(&h->name), h->name.head[0] ? ", a path of " : "",
-			   h->name.head, h->kind == KIND_SEEK ? "" : blk_op_names[h->op],
+			   h->name.head, h->gone ? " (gone)" : "",
+			   h->kind == KIND_SEEK ? "" : blk_op_names[h->op],
 			   h->kind == KIND_SEEK ? "" : "  ", kind_titles[h->kind], since);
+		identity(h, out);
 		if (h->kind == KIND_SEEK)
 			seek(h, out);
 		else

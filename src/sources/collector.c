@@ -186,10 +186,13 @@ struct error *live_start(const struct live_paths *paths, const struct live_setti
 	try(pins_mount(paths));
 	try(pins_lock(paths, &lock));
 	if (pins_exist(paths)) {
+		cleanup(device_list_deinit) struct device_list devices = {};
 		cleanup(live_closep) struct live *live = NULL;
 
 		try(live_open_dir(paths, "blkhist", &live));
 		try(rules_differ(live, settings));
+		try(device_list_read(paths->root, &devices));
+		try(live_prepare(live, &devices));
 		*already = true;
 		return NULL;
 	}

@@ -167,6 +167,21 @@ void image_add(struct image *dst, const struct image *src)
 		block_add(&dst->blocks[i], &src->blocks[i]);
 }
 
+bool image_carry(struct image *to, const struct image *from)
+{
+	__u64 *header = image_header(to), epoch = image_header(from)[HDR_EPOCH];
+
+	if (header[HDR_EPOCH] == epoch || header[HDR_CARRY_EPOCH] == epoch)
+		return false;
+	header[HDR_CARRY_EPOCH] = epoch;
+	for (enum blk_op op = 0; op < OP_NR; op++) {
+		header[HDR_CARRY_REQUESTS + op] += image_requests(from, op);
+		for (enum part_loss c = 0; c < PART_LOSS_NR; c++)
+			header[HDR_CARRY_LOSSES + c * OP_NR + op] += image_loss(from, c, op);
+	}
+	return true;
+}
+
 void image_set_hist(struct image *dst, const struct image *src, enum hist_kind kind, enum blk_op op)
 {
 	for (unsigned int row = 0; row < image_rows(src, kind, op); row++) {

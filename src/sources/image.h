@@ -56,6 +56,11 @@ bool image_same_ladders(const struct image *a, const struct image *b);
 
 /* dst += src, dst -= src, cell by cell, losses included; the ladders must be equal. */
 void image_add(struct image *dst, const struct image *src);
+/*
+ * Adds what another generation had counted to what the header of @to carries. False if it was the
+ * last one that was added already: then nothing changes.
+ */
+bool image_carry(struct image *to, const struct image *from) must_check;
 /* Replaces one histogram of @dst, a baseline, by that of @src, counters. */
 void image_set_hist(struct image *dst, const struct image *src, enum hist_kind kind,
 		    enum blk_op op);

@@ -99,7 +99,7 @@ static struct error *read_meta(struct live *live)
 	return NULL;
 }
 
-static struct error *map_table(struct live *live, enum pin_map map, size_t size, void *ret)
+struct error *live_map_table(struct live *live, enum pin_map map, size_t size, void *ret)
 {
 	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, live->maps[map], 0);
 
@@ -124,57 +124,10 @@ struct error *live_open_dir(const struct live_paths *paths, const char *dir, str
 		if (map != MAP_META)
 			try(open_map(live, map));
 	try(rules_read(live));
-	try(map_table(live, MAP_PARTS, live->meta.max_partitions * sizeof(struct part),
-		      &live->parts));
-	try(map_table(live, MAP_HINTS, sizeof(struct hints), &live->hints));
+	try(live_map_table(live, MAP_PARTS, live->meta.max_partitions * sizeof(struct part),
+			   &live->parts));
+	try(live_map_table(live, MAP_HINTS, sizeof(struct hints), &live->hints));
 	*ret = take(live);
-	return NULL;
-}
-
-static bool part_exists(const struct part *part, const struct device_list *devices)
-{
-	const struct device *d = device_by_id(devices, part->key.sysfs_id);
-
-	return d && d->diskseq == part->key.diskseq;
-}
-
-static bool disk_exists(const struct part *part, const struct device_list *devices)
-{
-	const struct device *d = device_by_id(devices, part->disk_sysfs_id);
-
-	return d && d->diskseq == part->key.diskseq;
-}
-
-/*
- * Gives back the counters of partitions whose disk is gone. No program can count there any more; the
- * index may be used again only when none holds it from before: clearing an outer map's entry waits.
- */
-static struct error *reclaim_parts(struct live *live, struct slots *slots,
-				   const struct device_list *devices)
-{
-	unsigned int kept = 0;
-
-	for (unsigned int i = 0; i < slots->n; i++) {
-		unsigned int index = slots->slot[i].index;
-		struct part *part = &slots->slot[i].part;
-
-		if (disk_exists(part, devices)) {
-			slots->slot[kept++] = slots->slot[i];
-			continue;
-		}
-		live->parts[0].changing = POOL_CHANGES;
-		if (bpf_map_delete_elem(live->maps[MAP_PART_IDS], &part->key) && errno != ENOENT)
-			return error_errno(errno,
-					   "cannot give back counters of a device that is gone");
-		live->parts[index] = (struct part){};
-		for (unsigned int h = 0; h < PART_HINTS; h++)
-			if (live->hints->part[h] == index)
-				live->hints->part[h] = 0;
-		try(slot_clear(live, MAP_BASELINES, index));
-		try(slot_clear(live, MAP_HISTS, index));
-		live->parts[0].changing = 0;
-	}
-	slots->n = kept;
 	return NULL;
 }
 
@@ -215,11 +168,9 @@ struct error *live_make_ready(struct live *live, const struct device_list *devic
 	cleanup(slots_deinit) struct slots slots = {};
 
 	try(slots_recover(live));
-	try(pool_repair(live));
+	try(pool_repair(live, devices));
+	try(gone_give_back(live, devices));
 	try(slots_read(live, &slots));
-	/* Keep the totals of devices that are gone while there is room. */
-	if (slots.n + live->meta.spare_partitions >= live->meta.max_partitions / 2)
-		try(reclaim_parts(live, &slots, devices));
 	try(rules_forget_gone(live, devices));
 	try(align_ladders(live, &slots, devices));
 	try(pool_top_up(live));

@@ -55,6 +55,12 @@ bool live_counts(const struct live *live, const struct device *device);
 /* Fails if a device is not counted, and says why. */
 struct error *live_check_counted(const struct live *live, const struct device *device) must_check;
 
+/*
+ * Appends the devices that are gone and whose counters are still kept, marked as gone: every
+ * generation of a name that is used again and again.
+ */
+struct error *live_add_gone(struct live *live, struct device_list *devices) must_check;
+
 /* Which histograms are meant. */
 struct live_selection {
 	const struct device *const
@@ -95,6 +101,8 @@ struct live_status {
 	unsigned int ready[RULES_MAX];  /* counters, by rule */
 	uint64_t memory;                /* bytes, as the kernel charges them for the maps */
 	unsigned int partitions, spare; /* in use, ready */
+	unsigned int gone;              /* of those in use, of devices that are gone */
+	bool exhausted;                 /* all are in use or ready, though more should be ready */
 	unsigned int regions;           /* of request slots, in use */
 	struct {
 		const char *program, *tracepoint;
@@ -103,7 +111,8 @@ struct live_status {
 		uint64_t runs, run_ns; /* 0 unless kernel.bpf_stats_enabled */
 	} points[PROG_NR];
 };
-struct error *live_status(struct live *live, struct live_status *ret) must_check;
+struct error *live_status(struct live *live, const struct device_list *devices,
+			  struct live_status *ret) must_check;
 
 /* A comparison with /proc/diskstats, whose rise must be ours + unseen. */
 struct verify_row {

@@ -18,6 +18,7 @@ struct live {
 	struct rule *rules;  /* meta.rules of them */
 	struct part *parts;  /* mapped: the kernel's own table of BLKHIST_MAX_PARTITIONS */
 	struct hints *hints; /* likewise */
+	bool exhausted;      /* no index was free when spare counters were to be made */
 };
 
 struct error *live_open_dir(const struct live_paths *paths, const char *dir,
@@ -39,10 +40,29 @@ bool point_attached(const struct live *live, enum pin_prog prog);
 struct error *points_follow_devices(struct live *live,
 				    const struct device_list *devices) must_check;
 
-/* Under the lock, parts of live_make_ready(). Takes back indices that a killed process has left. */
-struct error *pool_repair(struct live *live) must_check;
+/* Maps one of the collector's tables. */
+struct error *live_map_table(struct live *live, enum pin_map map, size_t size,
+			     void *ret) must_check;
+
+/*
+ * Under the lock, parts of live_make_ready(). Takes back indices that are neither in use nor ready:
+ * given back, or left by a killed process.
+ */
+struct error *pool_repair(struct live *live, const struct device_list *devices) must_check;
 /* Keeps spare counters ready. */
 struct error *pool_top_up(struct live *live) must_check;
+
+/* Whether the device itself is there, not only another one with its name. */
+bool part_exists(const struct part *part, const struct device_list *devices);
+/* Gives back counters of disks that are gone, as many as make room. Under the lock. */
+struct error *gone_give_back(struct live *live, const struct device_list *devices) must_check;
+/* For pool_repair(): lets no request or hint lead to indices that are about to be cleared. */
+struct error *gone_forget(struct live *live, const bool *cleared) must_check;
+/* Adds what was counted at an index that was given back to the record; done again, it is harmless. */
+struct error *gone_count(struct live *live, unsigned int index,
+			 const struct device_list *devices) must_check;
+/* Requests and losses of all that was given back, carried in the header. */
+struct error *gone_record(struct live *live, struct image *ret) must_check;
 
 /* Makes counters for the devices that have been used since the machine booted. Under the lock. */
 struct error *live_adopt(struct live *live, const struct device_list *devices) must_check;
@@ -79,6 +99,10 @@ struct error *outer_read(struct live *live, enum pin_map outer, uint32_t **ret) 
 /* Reads the counters, or the baseline, at @index; no blocks if there are none. */
 struct error *slot_image(struct live *live, enum pin_map outer, unsigned int index,
 			 struct image *ret) must_check;
+
+/* Makes an image the baseline at @index, in one step. */
+struct error *baseline_set(struct live *live, unsigned int index,
+			   const struct image *base) must_check;
 
 /*
  * The index of a device's counters, which are made at need: 0 only if no counters are ready.

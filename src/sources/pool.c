@@ -65,24 +65,45 @@ static struct error *wait_for_programs(struct live *live)
 }
 
 /*
- * A killed process may have left an index that has a map, but is neither in use nor ready: it is
- * cleared, as nobody knows what the map was for. What a program has just taken out is in use, or
- * back, when that program has ended.
+ * An index that has a map, but is neither in use nor ready, was given back, or a killed process has
+ * left it. What a program has just taken out of the pool is in use, or back, when that program has
+ * ended; and no program that starts later finds an index that was given back.
  */
-struct error *pool_repair(struct live *live)
+static struct error *find_unused(struct live *live, bool **ret)
 {
-	cleanup(pool_deinit) struct pool pool = {};
+	cleanup(pool_deinit) struct pool before = {}, after = {};
+	cleanup_free bool *unused = xcalloc(live->meta.max_partitions, sizeof(*unused));
+
+	try(pool_read(live, &before));
+	try(wait_for_programs(live));
+	try(pool_read(live, &after));
+	for (__u32 i = 1; i < live->meta.max_partitions; i++)
+		unused[i] = after.maps[i] && !before.used[i] && !after.used[i];
+	*ret = take(unused);
+	return NULL;
+}
+
+/*
+ * In the order of indices, always: after a kill it goes on where it was, so that what has been
+ * counted last is not counted twice. Programs that have seen an index in a request slot are waited
+ * for: from then on its counters stand still.
+ */
+struct error *pool_repair(struct live *live, const struct device_list *devices)
+{
+	cleanup_free bool *unused = NULL;
 
 	if (!live->parts[0].changing)
 		return NULL;
+	try(find_unused(live, &unused));
+	try(gone_forget(live, unused));
 	try(wait_for_programs(live));
-	try(pool_read(live, &pool));
 	for (__u32 i = 1; i < live->meta.max_partitions; i++) {
-		if (!pool.maps[i] || pool.used[i])
+		if (!unused[i])
 			continue;
-		live->parts[i] = (struct part){};
+		try(gone_count(live, i, devices));
 		try(slot_clear(live, MAP_BASELINES, i));
 		try(slot_clear(live, MAP_HISTS, i));
+		live->parts[i] = (struct part){ .key.diskseq = DISKSEQ_NONE };
 	}
 	live->parts[0].changing = 0;
 	return NULL;
@@ -124,6 +145,7 @@ static struct error *rule_top_up(struct live *live, const struct rule *rule, str
 		if (pool->ready[key])
 			continue;
 		index = pool_free_index(live, pool);
+		live->exhausted = !index;
 		if (!index)
 			return NULL;
 		try(pool_format(live, rule, index));

@@ -35,10 +35,14 @@ static const struct {
 	[LOSS_REQUEUE] = { "requeued", "requeues; service time counts from the last issue" },
 }, global_losses[GLOBAL_LOSS_NR] = {
 	[LOSS_PASSTHROUGH] = { "passthrough", "driver commands, in no histogram" },
-	[LOSS_NO_PART] = { "no_counters", "completions on devices without counters: not counted" },
+	[LOSS_NO_PART] = { "no_counters", "completions on devices that found no counters ready: not counted" },
 	[LOSS_NO_SLOT] = { "no_slot", "issues without a request slot: counted as no_issue later" },
 	[LOSS_RECOVERED] = { "recovered", "skipped runs made good by the second program; nothing is lost" },
 };
+
+static const char no_counters_left[] =
+	"completions on devices without counters, as all are in use (build option max_partitions): "
+	"not counted";
 
 /* Bits of what normal operation brings. */
 #define USUAL_PART_LOSSES (1u << LOSS_UNISSUED | 1u << LOSS_ACCOUNTED)
@@ -68,11 +72,28 @@ static struct error *nested_runs(struct live *live, uint64_t *ret)
 	return NULL;
 }
 
+/* Requests and losses of devices whose counters were given back. */
+static struct error *given_back(struct live *live, uint64_t *requests,
+				uint64_t losses[PART_LOSS_NR])
+{
+	cleanup(image_deinit) struct image record = {};
+
+	*requests = 0;
+	try(gone_record(live, &record));
+	for (enum blk_op op = 0; op < OP_NR; op++) {
+		*requests += image_requests(&record, op);
+		for (unsigned int c = 0; c < PART_LOSS_NR; c++)
+			losses[c] += image_loss(&record, c, op);
+	}
+	return NULL;
+}
+
 static struct error *add_losses(struct live *live, const struct slots *slots, uint64_t other_ladder,
 				struct snapshot *snap)
 {
-	uint64_t part[PART_LOSS_NR] = {}, global[GLOBAL_LOSS_NR], nested;
+	uint64_t part[PART_LOSS_NR] = {}, global[GLOBAL_LOSS_NR], nested, forgotten;
 
+	try(given_back(live, &forgotten, part));
 	for (unsigned int i = 0; i < slots->n; i++) {
 		cleanup(image_deinit) struct image im = {};
 
@@ -91,11 +112,19 @@ static struct error *add_losses(struct live *live, const struct slots *slots, ui
 		"program runs that the kernel skipped; completions missed so are in unseen",
 		nested);
 	for (unsigned int c = 0; c < GLOBAL_LOSS_NR; c++)
-		snapshot_add_loss(snap, global_losses[c].name, global_losses[c].help, global[c])
+		snapshot_add_loss(snap, global_losses[c].name,
+				  c == LOSS_NO_PART && live->exhausted ? no_counters_left :
+									 global_losses[c].help,
+				  global[c])
 			->usual = USUAL_GLOBAL_LOSSES >> c & 1;
 	for (unsigned int c = 0; c < PART_LOSS_NR; c++)
 		snapshot_add_loss(snap, part_losses[c].name, part_losses[c].help, part[c])->usual =
 			USUAL_PART_LOSSES >> c & 1;
+	snapshot_add_loss(snap, "given_back",
+			  "requests of devices that are gone, whose counters made room: --all has "
+			  "them no more",
+			  forgotten)
+		->usual = true;
 	snapshot_add_loss(
 		snap, "other_ladder",
 		"requests of partitions that do not have their disk's ladders yet: in the "
@@ -180,6 +209,7 @@ static void view_hist(const struct view *view, const struct device *device, enum
 	h->name = device->name;
 	h->sysfs_id = device->sysfs_id;
 	h->diskseq = device->diskseq;
+	h->gone = device->gone;
 	h->generation = view->generation;
 	h->kind = kind;
 	h->op = op;
@@ -211,10 +241,11 @@ static bool selected(const struct live_selection *sel, const struct device *devi
 
 	for (unsigned int i = 0; i < sel->n_devices; i++) {
 		const struct device *named = sel->devices[i];
+		bool same_disk = named->diskseq == device->diskseq;
 
-		if (named->sysfs_id == device->sysfs_id)
+		if (same_disk && named->sysfs_id == device->sysfs_id)
 			return true;
-		if (!sel->alone && (named->sysfs_id == device->disk_sysfs_id ||
+		if (!sel->alone && ((same_disk && named->sysfs_id == device->disk_sysfs_id) ||
 				    !strcmp(named->name.disk, device->name.head)))
 			return true;
 	}
@@ -260,7 +291,6 @@ static struct error *store_baseline(struct live *live, unsigned int index, const
 				    const struct live_selection *sel, int64_t now_ns)
 {
 	cleanup(image_deinit) struct image base = {};
-	cleanup_close int fd = -1;
 
 	if (view->baseline.n_blocks) {
 		image_copy(&base, &view->baseline);
@@ -273,10 +303,7 @@ static struct error *store_baseline(struct live *live, unsigned int index, const
 		image_set_hist(&base, &view->raw, kind, op);
 		*image_since(&base, kind, op) = (uint64_t)now_ns;
 	}
-	try(inner_create(base.n_blocks, true, &fd));
-	for (unsigned int i = 0; i < base.n_blocks; i++)
-		try(inner_write(fd, i, &base.blocks[i]));
-	return slot_set(live, MAP_BASELINES, index, fd);
+	return baseline_set(live, index, &base);
 }
 
 struct error *live_reset(struct live *live, const struct device_list *devices,

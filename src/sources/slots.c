@@ -125,6 +125,16 @@ struct error *slot_image(struct live *live, enum pin_map outer, unsigned int ind
 	return image_from_map(blocks, n_blocks, ret);
 }
 
+struct error *baseline_set(struct live *live, unsigned int index, const struct image *base)
+{
+	cleanup_close int fd = -1;
+
+	try(inner_create(base->n_blocks, true, &fd));
+	for (unsigned int i = 0; i < base->n_blocks; i++)
+		try(inner_write(fd, i, &base->blocks[i]));
+	return slot_set(live, MAP_BASELINES, index, fd);
+}
+
 struct error *slot_create(struct live *live, const struct ladder ladders[LADDER_KINDS],
 			  unsigned int kinds, int *ret)
 {
@@ -147,32 +157,21 @@ static struct error *carry(struct live *live, unsigned int index)
 {
 	cleanup(image_deinit) struct image old = {}, new = {};
 	cleanup_close int fd = -1;
-	__u64 *from, *to;
 
 	try(slot_image(live, MAP_RETIRED, index, &old));
 	try(slot_image(live, MAP_HISTS, index, &new));
 	if (!old.n_blocks)
 		return NULL;
-	if (new.n_blocks) {
-		from = image_header(&old);
-		to = image_header(&new);
-		if (from[HDR_EPOCH] != to[HDR_EPOCH] && to[HDR_CARRY_EPOCH] != from[HDR_EPOCH]) {
-			struct hist_block header;
+	if (new.n_blocks && image_carry(&new, &old)) {
+		struct hist_block header;
 
-			to[HDR_CARRY_EPOCH] = from[HDR_EPOCH];
-			for (enum blk_op op = 0; op < OP_NR; op++) {
-				to[HDR_CARRY_REQUESTS + op] += image_requests(&old, op);
-				for (enum part_loss c = 0; c < PART_LOSS_NR; c++)
-					to[HDR_CARRY_LOSSES + c * OP_NR + op] +=
-						image_loss(&old, c, op);
-			}
-			/* An image has one stripe; the map keeps its own number. */
-			try(slot_open(live, MAP_HISTS, index, &fd));
-			try(inner_read(fd, 1, &header));
-			memcpy(&header.row[ROW_HEADER].cell[HDR_CARRY_EPOCH], &to[HDR_CARRY_EPOCH],
-			       (ROW_CELLS - HDR_CARRY_EPOCH) * sizeof(to[0]));
-			try(inner_write(fd, BLOCK_HEADER, &header));
-		}
+		/* An image has one stripe; the map keeps its own number. */
+		try(slot_open(live, MAP_HISTS, index, &fd));
+		try(inner_read(fd, 1, &header));
+		memcpy(&header.row[ROW_HEADER].cell[HDR_CARRY_EPOCH],
+		       &image_header(&new)[HDR_CARRY_EPOCH],
+		       (ROW_CELLS - HDR_CARRY_EPOCH) * sizeof(__u64));
+		try(inner_write(fd, BLOCK_HEADER, &header));
 	}
 	return slot_clear(live, MAP_RETIRED, index);
 }
@@ -258,7 +257,8 @@ struct error *slots_read(struct live *live, struct slots *ret)
 			return error_new(
 				"the pinned table of partitions is damaged; run: blkhist stop");
 		slots.slot[slots.n].index = id;
-		slots.slot[slots.n++].part = live->parts[id];
+		slots.slot[slots.n].part = live->parts[id];
+		slots.slot[slots.n++].part.key = key;
 	}
 	*ret = slots;
 	slots = (struct slots){};

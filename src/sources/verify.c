@@ -244,6 +244,7 @@ struct error *live_diskstats_begin(struct live *live, const struct device_list *
 				   bool request_based)
 {
 	cleanup_free struct diskstats_base *bases = xcalloc(devices->n, sizeof(*bases));
+	const struct diskstats_base unused = {};
 	uint64_t n_cpus = (uint64_t)libbpf_num_possible_cpus();
 	bool exact = false;
 
@@ -265,8 +266,12 @@ struct error *live_diskstats_begin(struct live *live, const struct device_list *
 	for (unsigned int d = 0; d < devices->n; d++) {
 		__u64 key = devices->devices[d].sysfs_id;
 
-		if (devices->devices[d].request_based == request_based &&
-		    bpf_map_update_elem(live->maps[MAP_DISKSTATS], &key, &bases[d], BPF_ANY))
+		if (devices->devices[d].request_based != request_based ||
+		    !memcmp(&bases[d], &unused, sizeof(unused)))
+			continue;
+		/* More devices have been used than can have counters: not all can be compared. */
+		if (bpf_map_update_elem(live->maps[MAP_DISKSTATS], &key, &bases[d], BPF_ANY) &&
+		    errno != E2BIG)
 			return error_errno(errno, "cannot keep the counters of /proc/diskstats");
 	}
 	return NULL;
@@ -434,7 +439,8 @@ static struct error *count_keys(int map, size_t key_size, unsigned int *ret)
 	return NULL;
 }
 
-struct error *live_status(struct live *live, struct live_status *ret)
+struct error *live_status(struct live *live, const struct device_list *devices,
+			  struct live_status *ret)
 {
 	struct live_status s = { .meta = &live->meta, .rules = live->rules };
 	static const enum pin_map outer[] = { MAP_HISTS, MAP_RETIRED, MAP_BASELINES };
@@ -453,6 +459,9 @@ struct error *live_status(struct live *live, struct live_status *ret)
 	try(count_keys(live->maps[MAP_REGION_IDS], sizeof(__u64), &s.regions));
 	try(slots_read(live, &slots));
 	s.partitions = slots.n;
+	s.exhausted = live->exhausted;
+	for (unsigned int i = 0; i < slots.n; i++)
+		s.gone += !part_exists(&slots.slot[i].part, devices);
 	try(pool_read_ready(live, ready));
 	for (unsigned int key = 0; key < ARRAY_SIZE(ready); key++) {
 		s.ready[key / POOL_PLACES] += ready[key] != 0;

@@ -451,6 +451,61 @@ static void finds_by_path(void **state)
 }
 
 /* The same with the devices of the running system. */
+static void names_partitions(void **state)
+{
+	static const struct {
+		const char *disk;
+		uint32_t partno;
+		const char *name;
+	} cases[] = { { "sda", 1, "sda1" },
+		      { "nvme0n1", 2, "nvme0n1p2" },
+		      { "loop7", 128, "loop7p128" },
+		      { "cciss/c0d0", 3, "cciss/c0d0p3" },
+		      { "", 4294967295u, "4294967295" } };
+	char name[DEVICE_NAME_MAX], longest[DEVICE_NAME_MAX];
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		partition_name(cases[i].disk, cases[i].partno, name);
+		assert_string_equal(name, cases[i].name);
+	}
+	memset(longest, 'a', sizeof(longest)); /* without a NUL */
+	partition_name(longest, 1, name);
+	assert_int_equal(strlen(name), DEVICE_NAME_MAX - 1);
+}
+
+/* One that is gone is found by its name, by the path that it had, and behind one that is there. */
+static void finds_gone_devices(void **state)
+{
+	struct device gone = { .name = { .disk = "sdg", .partition = "sdg1" },
+			       .sysfs_id = 77,
+			       .disk_sysfs_id = 76,
+			       .gone = true };
+	cleanup(device_list_deinit) struct device_list list = {};
+	const struct device *d;
+
+	(void)state;
+	device_list_add(&list, &gone);
+	gone = (struct device){ .name = { .disk = "sdh" }, .sysfs_id = 80, .gone = true };
+	device_list_add(&list, &gone);
+	gone.gone = false;
+	gone.sysfs_id = 81;
+	device_list_add(&list, &gone);
+	device_list_sort(&list);
+	assert_ok(device_find(&list, "sdg1", &d));
+	assert_true(d->gone && d->sysfs_id == 77);
+	assert_ok(device_find(&list, "/dev/sdg1", &d));
+	assert_true(d->sysfs_id == 77);
+	assert_ok(device_find(&list, "sdh", &d));
+	assert_true(!d->gone && d->sysfs_id == 81);
+	assert_null(device_by_id(&list, 77));
+	assert_null(device_by_id(&list, 80));
+	assert_non_null(device_by_id(&list, 81));
+	assert_failed(device_find(&list, "/dev/shm/sdg1", &d), "/dev/shm/sdg1");
+	/* What is there and has no node at its path is not taken for another. */
+	assert_failed(device_find(&list, "/dev/sdh-is-nowhere", &d), "sdh-is-nowhere");
+}
+
 static void finds_real_device(void **state)
 {
 	const char *root = *state;
@@ -560,6 +615,8 @@ int main(void)
 		on_machine(finds_by_name),
 		on_machine(finds_no_other_name),
 		on_machine(finds_by_path),
+		cmocka_unit_test(names_partitions),
+		cmocka_unit_test(finds_gone_devices),
 		in_tree(finds_real_device),
 		on_machine(queues),
 		in_tree(reads_sysfs_files),

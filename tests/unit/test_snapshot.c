@@ -75,6 +75,43 @@ static void sorts(void **state)
 			}
 }
 
+/* Devices that are gone come after those of the same name, one generation by one. */
+static void sorts_gone(void **state)
+{
+	static const struct {
+		const char *disk, *partition;
+		bool gone;
+		uint64_t diskseq, sysfs_id;
+	} order[] = {
+		{ "sda", "", false, 9, 5 },     { "sda", "", true, 3, 7 },
+		{ "sda", "", true, 4, 5 },      { "sda", "sda1", false, 9, 6 },
+		{ "sda", "sda1", true, 3, 8 },  { "sda", "sda1", true, 9, 2 },
+		{ "sda", "sda1", true, 9, 4 },  { "sdb", "", false, 1, 1 },
+		{ "sdb", "sdb1", true, 1, 10 }, { "sdb", "sdb2", false, 1, 11 },
+	};
+	cleanup(snapshot_deinit) struct snapshot s = {};
+
+	(void)state;
+	for (int n = ARRAY_SIZE(order) - 1; n >= 0; n--)
+		for (int kind = KIND_NR - 1; kind >= 0; kind--) {
+			add(&s, order[n].disk, order[n].partition, kind, OP_READ);
+			s.hists[s.n_hists - 1].gone = order[n].gone;
+			s.hists[s.n_hists - 1].diskseq = order[n].diskseq;
+			s.hists[s.n_hists - 1].sysfs_id = order[n].sysfs_id;
+		}
+	snapshot_sort(&s);
+	for (size_t n = 0; n < ARRAY_SIZE(order) * KIND_NR; n++) {
+		const struct hist *h = &s.hists[n];
+
+		assert_string_equal(h->name.disk, order[n / KIND_NR].disk);
+		assert_string_equal(h->name.partition, order[n / KIND_NR].partition);
+		assert_int_equal(h->gone, order[n / KIND_NR].gone);
+		assert_true(h->diskseq == order[n / KIND_NR].diskseq);
+		assert_true(h->sysfs_id == order[n / KIND_NR].sysfs_id);
+		assert_int_equal(h->kind, n % KIND_NR);
+	}
+}
+
 /* All rows of sizes become one; what has a single row stays as it is. */
 static void totals(void **state)
 {
@@ -310,6 +347,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ladders_are_shared),
 		cmocka_unit_test(sorts),
+		cmocka_unit_test(sorts_gone),
 		cmocka_unit_test(totals),
 		cmocka_unit_test(losses),
 		cmocka_unit_test(delta_subtracts),
