@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What collecting costs: CPU time of the programs per I/O, beside biolatency of libbpf-tools.
+"""What collecting costs: CPU time of the programs per I/O, beside biolatency of libbpf-tools, and
+what a device without requests loses by it.
 
 Usage (as root): ./dev bench cost; ROUNDS=10 in the environment for more than 5 rounds.
 
@@ -7,6 +8,9 @@ kernel.bpf_stats_enabled times every run of every program. A run of an empty pro
 its own (calling it and reading the clock twice); it is measured in every round and taken off for
 every run. All observers are measured once per round, in turn, under the same load: fio, 4 KiB
 random reads and writes, queue depth 32, on a loop device over a file in memory.
+
+The second table has a device without requests, zram, with blkhist and without it in turn, and no
+statistics of programs: time per I/O of one fio thread, which submits and completes each I/O itself.
 """
 import json
 import os
@@ -79,6 +83,11 @@ def table(rounds):
         print(line + f' {statistics.median(r[name]["ios"] for r in rounds) / SECONDS:9.0f}')
 
 
+def statistics_of_programs(env, on):
+    env.callback(lib.write_file, STATS, lib.read_file(STATS))
+    lib.write_file(STATS, str(int(on)))
+
+
 @lib.test
 def cost(env):
     rounds_wanted = int(os.environ.get('ROUNDS', '5'))
@@ -86,6 +95,7 @@ def cost(env):
         Observer('blkhist', ('start',)),
         Observer('blkhist, kernel stamp', ('start', '--stamp', 'kernel')),
         Observer('blkhist, request only', ('start', '--kinds', 'request')),
+        Observer('blkhist, bios attached', ('start', '--bios', 'on')),
     ]
     biolatency = shutil.which('biolatency') or shutil.which('biolatency-bpfcc')
     if biolatency:
@@ -94,9 +104,7 @@ def cost(env):
         print('biolatency is not installed: no comparison')
     empty = Observer('empty', command=[os.path.dirname(os.environ['BLKHIST']) + '/bench/empty-programs'])
     loop = env.loop(512 * lib.MIB)
-    old = lib.read_file(STATS)
-    env.callback(lib.write_file, STATS, old)
-    lib.write_file(STATS, '1')
+    statistics_of_programs(env, True)
 
     rounds = []
     for _ in range(rounds_wanted):
@@ -108,10 +116,53 @@ def cost(env):
             result[observer.name] = {'net': (ns - runs * per_run) / ios, 'ios': ios}
         rounds.append(result)
         print(f'# round {len(rounds)}: an empty program takes {per_run:.0f} ns', file=sys.stderr)
-    uname = os.uname()
-    print(f'\nLinux {uname.release}, {os.cpu_count()} CPUs, {rounds_wanted} rounds of {SECONDS} s; '
+    print(f'\nLinux {os.uname().release}, {os.cpu_count()} CPUs, {rounds_wanted} rounds of {SECONDS} s; '
           'net of empty programs\n')
     table(rounds)
+
+
+def zram(env):
+    """One of its own."""
+    if not os.path.exists('/sys/class/zram-control'):
+        subprocess.run(['modprobe', 'zram'], check=False)
+    try:
+        number = lib.read_file('/sys/class/zram-control/hot_add')
+    except FileNotFoundError:
+        raise lib.Skip('the kernel has no zram') from None
+    env.callback(lib.write_file, '/sys/class/zram-control/hot_remove', number)
+    lib.write_file(f'/sys/block/zram{number}/disksize', str(512 * lib.MIB))
+    return f'/dev/zram{number}'
+
+
+def time_per_io(env, path, start=None):
+    """ns, of one thread that does one I/O after the other."""
+    if start:
+        lib.blkhist(*start)
+    try:
+        fio = env.fio({'filename': path}, rw='randrw', bs='4k', ioengine='psync', runtime=SECONDS)
+        fio.result()
+    finally:
+        if start:
+            lib.blkhist('stop')
+    return SECONDS * 1e9 / sum(job[op]['total_ios'] for job in fio.jobs for op in ('read', 'write'))
+
+
+@lib.test
+def cost_without_requests(env):
+    rounds_wanted = int(os.environ.get('ROUNDS', '5'))
+    path = zram(env)
+    statistics_of_programs(env, False)
+    time_per_io(env, path)  # its pages are allocated
+    rounds = [(time_per_io(env, path), time_per_io(env, path, ('start',))) for _ in range(rounds_wanted)]
+    without, with_it = (statistics.median(r[i] for r in rounds) for i in (0, 1))
+    ratio = statistics.median(b / a for a, b in rounds)
+    spread = [b - a for a, b in rounds]
+    print(f'\nzram, one thread, {rounds_wanted} rounds of {SECONDS} s\n')
+    print(f'{"":22} {"ns/IO":>8}')
+    print(f'{"without blkhist":22} {without:8.0f}')
+    print(f'{"blkhist":22} {with_it:8.0f}')
+    print(f'{"difference":22} {statistics.median(spread):8.0f}  (min {min(spread):.0f}, max {max(spread):.0f}; '
+          f'ratio {ratio:.3f})')
 
 
 lib.main()

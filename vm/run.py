@@ -16,7 +16,6 @@ import glob
 import json
 import os
 import re
-import shlex
 import subprocess
 import sys
 import tempfile

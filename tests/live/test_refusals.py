@@ -200,16 +200,6 @@ def temporary(name, text):
 
 
 @test
-def devices_without_requests(env):
-    without = [d for d in os.listdir('/sys/block') if not os.path.exists(f'/sys/block/{d}/mq')]
-    if not without:
-        raise Skip('all disks of this machine have requests')
-    env.start('--bios', 'off')
-    refused('show', without[0], word='no requests of its own')
-    refused('buckets', without[0], '--time', '1ms', word='no requests of its own')
-
-
-@test
 def no_type_information(env):
     env.start()
     blkhist('stop')
