@@ -605,8 +605,8 @@ static __noinline int complete_rare(struct request *rq, struct slot *slot, __u64
 }
 
 /*
- * A driver's command. The kernel sets rq->part if it accounts it all the same: until 5.15 for those
- * of a disk, since 6.13 if queue/iostats_passthrough asks for it.
+ * A driver's command. The kernel sets rq->part if it accounts it all the same: old ones (5.10) do
+ * so with those of a disk, and since 6.13 queue/iostats_passthrough can ask for it.
  */
 static __noinline int complete_passthrough(struct request *rq, __u32 nr_bytes)
 {

@@ -3,7 +3,7 @@
 """The disks of the virtual machine: virtio-blk, virtio-scsi, NVMe with several namespaces."""
 import os
 
-from lib import KIB, difference, diskstats, equal, main, show, test
+from lib import KIB, difference, diskstats, equal, main, show, test, verify
 from machine import (Account, check_against_trace, check_every_operation, check_seek, check_together, collect,
                      disk_by_serial, nvme_namespace)
 
@@ -46,7 +46,8 @@ def heads(env):
 def forced_writes(env):
     """
     NVMe can be told to write through its cache; for virtio-blk the kernel adds a flush, and completes
-    the write a second time after it.
+    the write a second time after it. Kernel 7.3 does not trace the first kind at all in the
+    format that blktrace has had so far.
     """
     devices = disk_by_serial(env, 'virtio'), nvme_namespace(env, 'several', 2)
     collect()
@@ -59,7 +60,12 @@ def forced_writes(env):
         empty = sum(e.action == 'complete' and e.op == 'write' and not e.bytes for e in trace.events)
         forced = empty - show(device.name).losses['unissued'] + trace.losses['unissued']
         equal(forced, 7 if device.queue('fua') == '0' else 0, 'writes that are completed twice')
-        snapshot = check_against_trace(device, trace, forced=forced)
+        if trace.counts('issue').get('write'):
+            snapshot = check_against_trace(device, trace, forced=forced)
+        else:
+            print(f'# the trace of {device.name} has no forced writes')
+            snapshot = show(device.name)
+        verify(device.name)
         equal(snapshot.counts(device.name), done, 'as in diskstats')
         equal(snapshot.get(device.name, 'service', 'write').by_size(), {64 * KIB: 7}, 'service times of the data')
         equal(snapshot.bytes(device.name), {'write': 7 * 64 * KIB}, 'bytes')
