@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """
 Runs in a virtual machine as its first process: runs the commands of /run/results/plan.json one
-after the other, leaves what they print there, and ends the machine.
+after the other, leaves what they print there, and ends the machine. Several machines may share the
+plan: each takes the next command that no other has taken.
 """
 import json
 import os
@@ -27,6 +28,15 @@ def reap(command, log, environment, timeout):
             return f'no end within {timeout} s'
 
 
+def take(name):
+    """True for one machine only."""
+    try:
+        os.mkdir(f'{RESULTS}/{name}.taken')
+        return True
+    except FileExistsError:
+        return False
+
+
 def main():
     with open(f'{RESULTS}/plan.json', encoding='utf-8') as f:
         plan = json.load(f)
@@ -34,13 +44,14 @@ def main():
                    'PYTHONDONTWRITEBYTECODE': '1', 'DM_DISABLE_UDEV': '1', **plan['environment']}
 
     for item in plan['commands']:
+        if not take(item['name']):
+            continue
         began = time.monotonic()
         print(f'running {item["name"]}', flush=True)
         status = reap(item['command'], f'{RESULTS}/{item["name"]}.log', environment, item['timeout'])
         with open(f'{RESULTS}/{item["name"]}.json', 'w', encoding='utf-8') as f:
             json.dump({'status': status, 'seconds': time.monotonic() - began}, f)
-    with open(f'{RESULTS}/done', 'w', encoding='utf-8') as f:
-        f.write('done\n')
+    os.mkdir(f'{RESULTS}/{os.environ["machine"]}.done')
 
 
 try:

@@ -3,12 +3,11 @@
 Runs tests on other kernels, in virtual machines: qemu without hardware support, the root file system
 of this machine read-only, and disks of every kind.
 
-Usage: run.py [-j N] [-t TEST]... [-c COMMAND] KERNEL...
+Usage: run.py [-j N] [-t TEST]... [-c COMMAND] [-e NAME=VALUE]... [-T SECONDS] KERNEL...
 
--t names single test programs (live/test_counts, devices/test_bios); without it all that apply are run,
-in two machines, one for tests/live and one for tests/devices. -j says how many machines run at once. -c
-runs a command of the shell instead and shows what it prints. Prints TAP lines of all tests, and at the
-end the numbers passed, failed and skipped.
+-t names single test programs (live/test_counts, devices/test_bios); without it all that apply are run.
+-j says how many machines share the work of a kernel. -c runs a command of the shell instead and shows
+what it prints. -e sets variables for the tests, -T the longest time for a program. Prints TAP lines of all tests, and at the end the numbers passed, failed and skipped.
 """
 import argparse
 import concurrent.futures
@@ -27,7 +26,6 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(HERE)
 MEMORY = '1G'
 CPUS = 4
-MACHINE_TIMEOUT = 900
 PROGRAM_TIMEOUT = 300
 MIB = 1024 * 1024
 
@@ -53,7 +51,7 @@ DISK_SIZE = 64 * MIB
 # --- one machine ---
 
 def initramfs(kernel, work):
-    """The kernel's modules, busybox and init, packed."""
+    """Makes the file: the kernel's modules, busybox and init."""
     tree = f'{work}/initramfs'
     subprocess.run(['cp', '-a', f'{kernel}/initramfs', tree], check=True)
     for directory in ('bin', 'proc', 'sys', 'dev'):
@@ -64,17 +62,18 @@ def initramfs(kernel, work):
         files = subprocess.run(['find', '.', '-print0'], cwd=tree, stdout=subprocess.PIPE, check=True).stdout
         subprocess.run(['cpio', '--null', '--create', '--format=newc', '--quiet'], cwd=tree, input=files,
                        stdout=f, check=True)
-    return f'{work}/initramfs.cpio'
 
 
-def qemu_command(kernel, work):
+def qemu_command(kernel, work, machine):
+    """@machine is its name, and that of its directory below @work."""
     command = ['qemu-system-x86_64', '-nodefaults', '-no-user-config', '-display', 'none', '-no-reboot',
                '-M', 'q35', '-cpu', 'max', '-m', MEMORY, '-smp', str(CPUS),
                # With several threads a kernel has died while it patched its own text.
                '-accel', 'tcg,thread=single',
-               '-kernel', f'{kernel}/vmlinuz', '-initrd', initramfs(kernel, work),
-               '-append', f'console=ttyS0 quiet tsc=reliable rcupdate.rcu_expedited=1 panic=-1 oops=panic guest={HERE}/guest.py',
-               '-serial', f'file:{work}/console',
+               '-kernel', f'{kernel}/vmlinuz', '-initrd', f'{work}/initramfs.cpio',
+               '-append', 'console=ttyS0 quiet tsc=reliable rcupdate.rcu_expedited=1 panic=-1 oops=panic '
+                          f'machine={machine} guest={HERE}/guest.py',
+               '-serial', f'file:{work}/{machine}/console',
                '-fsdev', 'local,id=host,path=/,security_model=none,readonly=on,multidevs=remap',
                '-device', 'virtio-9p-pci,fsdev=host,mount_tag=host',
                '-fsdev', f'local,id=results,path={work}/results,security_model=none',
@@ -82,7 +81,7 @@ def qemu_command(kernel, work):
     for controller in CONTROLLERS:
         command += ['-device', controller]
     for name, device in DISKS:
-        image = f'{work}/{name}.img'
+        image = f'{work}/{machine}/{name}.img'
         with open(image, 'wb') as f:
             f.truncate(DISK_SIZE)
         command += ['-drive', f'if=none,id={name},file={image},format=raw,cache=unsafe,discard=unmap',
@@ -90,19 +89,17 @@ def qemu_command(kernel, work):
     return command
 
 
-def boot(kernel, work, plan):
+def boot(kernel, work, machine, timeout):
     """Runs a machine to its end. Returns why it died, or None."""
-    os.makedirs(f'{work}/results')
-    with open(f'{work}/results/plan.json', 'w', encoding='utf-8') as f:
-        json.dump(plan, f)
+    os.makedirs(f'{work}/{machine}')
     try:
-        r = subprocess.run(qemu_command(kernel, work), capture_output=True, text=True, check=False,
-                           stdin=subprocess.DEVNULL, timeout=MACHINE_TIMEOUT)
+        r = subprocess.run(qemu_command(kernel, work, machine), capture_output=True, text=True, check=False,
+                           stdin=subprocess.DEVNULL, timeout=timeout)
     except subprocess.TimeoutExpired:
-        return f'no end within {MACHINE_TIMEOUT} s'
+        return f'no end within {timeout} s'
     if r.returncode:
         return f'qemu ended with {r.returncode}: {r.stderr.strip()}'
-    if not os.path.exists(f'{work}/results/done'):
+    if not os.path.exists(f'{work}/results/{machine}.done'):
         return 'the machine died'
     return None
 
@@ -117,13 +114,10 @@ def _read(path):
 
 # --- what it runs ---
 
-DIRECTORIES = ('live', 'devices')
-
-
 def programs(wanted):
     """Paths by name. Of the live tests those that say they depend on the kernel."""
     found = {}
-    for directory in DIRECTORIES:
+    for directory in ('devices', 'live'):
         for path in sorted(glob.glob(f'{TOP}/tests/{directory}/test_*.py')):
             found[f'{directory}/{os.path.basename(path)[:-3]}'] = path
     unknown = set(wanted) - set(found)
@@ -135,21 +129,17 @@ def programs(wanted):
             if name.startswith('devices/') or '@on_every_kernel' in _read(path)}
 
 
-def make_plan(commands):
-    return {'commands': [{'name': name.replace('/', '-'), 'command': command, 'timeout': PROGRAM_TIMEOUT}
-                         for name, command in commands],
-            'environment': {'BLKHIST': f'{TOP}/build/blkhist', 'BLKHIST_VM': '1',
-                            'PYTHONPATH': f'{TOP}/tests/live'}}
-
-
-def plans(arguments):
-    """What each of a kernel's machines does."""
+def make_plan(arguments):
     if arguments.command:
-        return [make_plan([('command', ['/bin/sh', '-c', arguments.command])])]
-    found = programs(arguments.test)
-    by_machine = [[(name, ['/usr/bin/python3', path]) for name, path in found.items()
-                   if name.startswith(directory + '/')] for directory in DIRECTORIES]
-    return [make_plan(commands) for commands in by_machine if commands]
+        commands = {'command': ['/bin/sh', '-c', arguments.command]}
+    else:
+        commands = {name.replace('/', '-'): ['/usr/bin/python3', path]
+                    for name, path in programs(arguments.test).items()}
+    return {'commands': [{'name': name, 'command': command, 'timeout': arguments.timeout}
+                         for name, command in commands.items()],
+            'environment': {'BLKHIST': f'{TOP}/build/blkhist', 'BLKHIST_VM': '1',
+                            'PYTHONPATH': f'{TOP}/tests/live',
+                            **dict(v.split('=', 1) for v in arguments.environment)}}
 
 
 # --- what came of it ---
@@ -195,50 +185,53 @@ class Report:
         self.say(f'{name}: {ended["seconds"]:.1f} s')
 
 
-def run_machine(line, kernel, plan):
+def run_kernel(line, kernel, plan, machines):
+    """All of a kernel's machines at once."""
     report = Report(line)
+    if isinstance(kernel, Exception):
+        report.add('ok', f'# SKIP {kernel}')
+        return report
     began = time.monotonic()
+    names = [f'machine{i}' for i in range(min(machines, len(plan['commands'])))]
     with tempfile.TemporaryDirectory(prefix='blkhist-vm-') as work:
-        death = boot(kernel, work, plan)
+        initramfs(kernel, work)
+        os.makedirs(f'{work}/results')
+        with open(f'{work}/results/plan.json', 'w', encoding='utf-8') as f:
+            json.dump(plan, f)
+        with concurrent.futures.ThreadPoolExecutor(len(names)) as pool:
+            timeout = 3 * plan['commands'][0]['timeout']
+            deaths = list(pool.map(lambda name: boot(kernel, work, name, timeout), names))
         for item in plan['commands']:
             if item['name'] == 'command':
                 report.lines.append(_read(f'{work}/results/command.log'))
             else:
                 report.program(item['name'], f'{work}/results')
-        if death:
-            report.add('not ok', death)
-            report.say('\n'.join(_read(f'{work}/console').splitlines()[-80:]))
+        for name, death in zip(names, deaths):
+            if death:
+                report.add('not ok', death)
+                report.say('\n'.join(_read(f'{work}/{name}/console').splitlines()[-80:]))
     report.say(f'{os.path.basename(kernel)}: {time.monotonic() - began:.0f} s, {report.passed} passed, '
                f'{report.failed} failed, {report.skipped} skipped')
     return report
 
 
-def unavailable(line, reason):
-    report = Report(line)
-    report.add('ok', f'# SKIP {reason}')
-    return report
-
-
 def main():
-    parser = argparse.ArgumentParser(usage='run.py [-j N] [-t TEST]... [-c COMMAND] KERNEL...')
+    parser = argparse.ArgumentParser(
+        usage='run.py [-j N] [-t TEST]... [-c COMMAND] [-e NAME=VALUE]... [-T SECONDS] KERNEL...')
     parser.add_argument('-j', type=int, default=1, dest='jobs')
     parser.add_argument('-t', action='append', default=[], dest='test')
     parser.add_argument('-c', dest='command')
+    parser.add_argument('-e', action='append', default=[], dest='environment')
+    parser.add_argument('-T', type=int, default=PROGRAM_TIMEOUT, dest='timeout')
     parser.add_argument('kernel', nargs='+')
     arguments = parser.parse_args()
-    todo = plans(arguments)
+    plan = make_plan(arguments)
     began = time.monotonic()
     total = [0, 0, 0]
-    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        reports = []
-        for line, kernel in kernels.fetch(arguments.kernel).items():
-            if isinstance(kernel, Exception):
-                reports.append(pool.submit(unavailable, line, kernel))
-            else:
-                reports += [pool.submit(run_machine, line, kernel, plan) for plan in todo]
-        for report in (r.result() for r in reports):
-            print('\n'.join(report.lines), flush=True)
-            total = [a + b for a, b in zip(total, (report.passed, report.failed, report.skipped))]
+    for line, kernel in kernels.fetch(arguments.kernel).items():
+        report = run_kernel(line, kernel, plan, arguments.jobs)
+        print('\n'.join(report.lines), flush=True)
+        total = [a + b for a, b in zip(total, (report.passed, report.failed, report.skipped))]
     if not arguments.command:
         print('passed {} failed {} skipped {} seconds {:.0f}'.format(*total, time.monotonic() - began))
     sys.exit(1 if total[1] else 0)

@@ -15,8 +15,8 @@ from lib import KIB, MIB, Disk, diskstats, equal, main, read_file, show, status,
 from machine import disks, load_module, modprobe, wait_for
 
 ADD_HOST = '/sys/bus/pseudo/drivers/scsi_debug/add_host'
-WANTED = 500  # of each kind; this is what to stop at, as the machine may be emulated
-SECONDS = 40
+WANTED = 1000  # of each kind, or as many as come in this time, since the machine is emulated
+SECONDS = int(os.environ.get('BLKHIST_HOTPLUG_SECONDS', '12'))
 
 
 def done(names):
