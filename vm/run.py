@@ -7,7 +7,8 @@ Usage: run.py [-j N] [-t TEST]... [-c COMMAND] [-e NAME=VALUE]... [-T SECONDS] K
 
 -t names single test programs (live/test_counts, devices/test_bios); without it all that apply are run.
 -j says how many machines share the work of a kernel. -c runs a command of the shell instead and shows
-what it prints. -e sets variables for the tests, -T the longest time for a program. Prints TAP lines of all tests, and at the end the numbers passed, failed and skipped.
+what it prints. -e sets variables for the tests, -T the longest time for a program. Prints TAP lines of
+all tests, and at the end the numbers passed, failed and skipped.
 """
 import argparse
 import concurrent.futures

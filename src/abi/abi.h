@@ -240,6 +240,7 @@ struct bio_slot {
 /* Fixed when the programs are loaded. */
 struct collector_settings {
 	__u32 stamp_mode; /* STAMP_OWN or STAMP_KERNEL */
+	__u32 rules;      /* how many there are: the verifier looks at no more */
 	/* Enumerators without a named enum, or macros in older kernels. */
 	__u32 queue_flag_stats_bit, rqf_flush_seq_bit, req_preflush_bit, req_drv_bit;
 	__u32 bios_in_place; /* md may send on bios as they are */

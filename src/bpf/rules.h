@@ -3,10 +3,7 @@
 #ifndef BLKHIST_BPF_RULES_H
 #define BLKHIST_BPF_RULES_H
 
-#include "../abi/abi.h"
-#include "kernel.h"
-
-#include <bpf/bpf_helpers.h>
+#include "drift.h"
 
 /* max_entries is the number of rules, set by user space before loading. */
 struct {
@@ -33,7 +30,7 @@ static __noinline __u32 rule_find(struct gendisk *disk)
 	char name[DISK_NAME_LEN] = {};
 
 	bpf_probe_read_kernel_str(name, sizeof(name), disk->disk_name);
-	for (__u32 i = 1; i < RULES_MAX; i++) {
+	for (__u32 i = 1; i < RULES_MAX && i < settings.rules; i++) {
 		__u32 key = i; /* of its own: older verifiers forget what a helper may look at */
 		const struct rule *rule = bpf_map_lookup_elem(&rules, &key);
 

@@ -90,6 +90,7 @@ static struct error *set_settings(struct object *o, const struct kernel_facts *k
 {
 	const struct collector_settings settings = {
 		.stamp_mode = meta->stamp_used,
+		.rules = meta->rules,
 		.queue_flag_stats_bit = kernel->queue_flag_stats_bit,
 		.rqf_flush_seq_bit = kernel->rqf_flush_seq_bit,
 		.req_preflush_bit = kernel->req_preflush_bit,
