@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """null_blk with requests: known service times, hardware queues, schedulers, shared tags."""
 import contextlib
+import functools
 
 from lib import KIB, MIB, blkhist, difference, diskstats, equal, main, show, test, verify
 from machine import (Account, check_against_trace, check_every_operation, check_known_times, check_seek,
-                     check_together, collect, counts_of, load, null_blk, null_blk_pair)
+                     check_together, collect, counts_of, load, null_blk, null_blk_pair, shared)
 
 MS = 10**6
 SCHEDULERS = ('none', 'mq-deadline', 'bfq', 'kyber')
@@ -31,16 +32,21 @@ def service_time_is_in_the_right_bucket(env):
         verify(device.name)
 
 
+@functools.cache
+def devices_by_queues():
+    """One of each number of hardware queues, for all schedulers."""
+    devices = [null_blk(shared, queue_mode=2, irqmode=2, completion_nsec=50000, submit_queues=n,
+                        memory_backed=1, discard=1) for n in HARDWARE_QUEUES]
+    equal([len(device.hardware_queues()) for device in devices], list(HARDWARE_QUEUES), 'hardware queues')
+    return devices
+
+
 def scheduler_test(scheduler):
     def run(env):
-        devices = {n: null_blk(env, queue_mode=2, irqmode=2, completion_nsec=50000, submit_queues=n,
-                               memory_backed=1, discard=1) for n in HARDWARE_QUEUES}
-        for queues, device in devices.items():
-            equal(len(device.hardware_queues()), queues, 'hardware queues')
+        collect()
+        for device in devices_by_queues():
             device.scheduler(scheduler)
             device.queue('nomerges', 2)
-        collect()
-        for device in devices.values():
             with Account(device.name) as trace:
                 logs = load(env, device.name)
             check_against_trace(device, trace, counts_of(*logs.values()))
@@ -88,15 +94,6 @@ def merged_requests_count_once(env):
 
 
 @test
-def shared_tags(env):
-    """Two disks whose requests have their tags of one set; there the driver can do this, as configfs may not."""
-    collect()
-    disks_with_shared_tags = null_blk_pair(env, shared_tags=1, queue_mode=2, irqmode=2, completion_nsec=50000,
-                                           submit_queues=4, gb=1, hw_queue_depth=8)
-    check_together(env, *disks_with_shared_tags)
-
-
-@test
 def failed_requests_are_requests(env):
     device = null_blk(env, queue_mode=2, badblocks='+0-1023')
     collect()
@@ -110,6 +107,17 @@ def failed_requests_are_requests(env):
     equal(counts_of(disk.log), {'read': 10}, 'successful')
     equal(sum(e.error != 0 for e in trace.events if e.action == 'complete'), 20, 'failed')
     check_against_trace(device, trace, dict(read=20, write=10))
+
+
+@test
+def shared_tags(env):
+    """Two disks whose requests have their tags of one set. The last test, as the driver is loaded anew."""
+    shared.close()
+    collect.cache_clear()
+    collect()
+    disks_with_shared_tags = null_blk_pair(env, shared_tags=1, queue_mode=2, irqmode=2, completion_nsec=50000,
+                                           submit_queues=4, gb=1, hw_queue_depth=8)
+    check_together(env, *disks_with_shared_tags)
 
 
 if __name__ == '__main__':
