@@ -118,7 +118,7 @@ enum global_loss {
 	LOSS_PASSTHROUGH, /* driver commands, in no histogram */
 	LOSS_NO_PART,     /* completions on devices that have no counters */
 	LOSS_NO_SLOT,     /* issues, and submissions of bios, that found no slot */
-	LOSS_RECOVERED,   /* skipped runs that the second completion program made good; no loss */
+	LOSS_RECOVERED,   /* skipped runs that the second program made good; no loss */
 	GLOBAL_LOSS_NR
 };
 
@@ -321,7 +321,7 @@ struct meta {
 	__u32 nested;       /* whether the programs named _nested are needed */
 	__u32 bios;         /* enum bios_mode */
 	__u32 bio_slots;    /* bios that can be under way at once */
-	__u32 verified[10]; /* instructions that the verifier looked at, by enum pin_prog; 0:
+	__u32 verified[12]; /* instructions that the verifier looked at, by enum pin_prog; 0:
 			       unknown */
 	char version[32];
 };
@@ -362,7 +362,7 @@ ABI_SIZE(struct meta_ladder, LADDER_TEXT_MAX + 8 + 8 * SEEK_BOUNDS_MAX);
 ABI_SIZE(struct bio_slot, 32);
 ABI_SIZE(struct glob, 1024 + 8);
 ABI_SIZE(struct rule, sizeof(struct glob) + RULE_GLOB_MAX + 16 + 3 * sizeof(struct meta_ladder));
-ABI_SIZE(struct meta, 112 + 32);
+ABI_SIZE(struct meta, 120 + 32);
 ABI_SIZE(struct diskstats_base, 72);
 _Static_assert(SEEK_BOUNDS_MAX + 1 <= ROW_BYTES && TIME_BOUNDS_MAX + 1 <= ROW_BYTES,
 	       "a row holds any ladder");

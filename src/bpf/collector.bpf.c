@@ -405,11 +405,14 @@ static __always_inline __s64 seek_distance(__u32 region, __u64 disk_tag, __u64 s
 	return sector - ((last & HEAD_SECTOR_MASK) - 1);
 }
 
-SEC("tp_btf/block_rq_issue")
-int BPF_PROG(block_rq_issue, struct request *rq)
+/* Whether the slot holds this request: it has been issued, and has not completed or been requeued. */
+static __always_inline bool slot_holds(const struct slot *slot, const struct request *rq)
 {
-	/* First of all: nothing that follows is part of the queue time, and it overlaps with it. */
-	__u64 now = settings.stamp_mode == STAMP_OWN ? bpf_ktime_get_ns() : 0;
+	return slot && slot->issue_ns && slot->start == rq->start_time_ns;
+}
+
+static __always_inline int issue(struct request *rq, __u64 now)
+{
 	__u32 op = rq->cmd_flags & REQ_OP_MASK;
 	struct request_queue *q = rq->q;
 	__u32 tag, part, region, hctx, head_hctx;
@@ -459,6 +462,33 @@ int BPF_PROG(block_rq_issue, struct request *rq)
 	return 0;
 }
 
+SEC("tp_btf/block_rq_issue")
+int BPF_PROG(block_rq_issue, struct request *rq)
+{
+	/* First of all: nothing that follows is part of the queue time, and it overlaps with it. */
+	return issue(rq, settings.stamp_mode == STAMP_OWN ? bpf_ktime_get_ns() : 0);
+}
+
+/*
+ * Newer kernels (since 6.2) skip a program that would run twice at once on a CPU: in an interrupt
+ * on top of itself, and since tracepoints can be preempted (7.0, a46023d5616e) also in a task on
+ * top of another. This second program is attached behind the first one and finds the slot not
+ * occupied only then.
+ */
+SEC("tp_btf/block_rq_issue")
+int BPF_PROG(block_rq_issue_nested, struct request *rq)
+{
+	struct slot *slot;
+
+	if (op_is_passthrough(rq->cmd_flags & REQ_OP_MASK))
+		return 0;
+	slot = slot_find(rq);
+	if (!slot || slot_holds(slot, rq) || request_part(rq) == PART_IGNORED)
+		return 0;
+	count_loss(LOSS_RECOVERED);
+	return issue(rq, bpf_ktime_get_ns());
+}
+
 #define ALL_KINDS ((1u << KIND_NR) - 1)
 
 struct completion {
@@ -505,12 +535,6 @@ static __always_inline void count_completion(const struct completion *c)
 	if (block)
 		row_add(&block->row[ROW_SEEK], bucket_seek(&hdr->row[ROW_SEEK_BOUNDS], c->seek),
 			c->seek);
-}
-
-/* Whether the slot holds this request: it has been issued, and has not completed or been requeued. */
-static __always_inline bool slot_holds(const struct slot *slot, const struct request *rq)
-{
-	return slot && slot->issue_ns && slot->start == rq->start_time_ns;
 }
 
 /* A partial completion ends nothing: the rest comes back, whether it is issued again or not. */
@@ -663,11 +687,7 @@ int BPF_PROG(block_rq_complete, struct request *rq, int error, unsigned int nr_b
 	return complete(rq, nr_bytes, bpf_ktime_get_ns());
 }
 
-/*
- * Newer kernels (since 6.2) skip a program that would interrupt itself on the same CPU: a disk's
- * interrupt during another disk's completion would be lost. This second program is attached behind
- * the first one and finds the slot still occupied only then.
- */
+/* As block_rq_issue_nested: it finds the slot still occupied only if the first one was skipped. */
 SEC("tp_btf/block_rq_complete")
 int BPF_PROG(block_rq_complete_nested, struct request *rq, int error, unsigned int nr_bytes)
 {
@@ -749,6 +769,26 @@ SEC("tp_btf/block_bio_queue")
 int block_bio_queue(const __u64 *ctx)
 {
 	return bio_queue(bio_argument(ctx));
+}
+
+/* As block_rq_issue_nested. */
+SEC("tp_btf/block_bio_queue")
+int block_bio_queue_nested(const __u64 *ctx)
+{
+	struct bio *bio = bio_argument(ctx);
+	__u64 key = (__u64)bio;
+	struct bio_slot *slot;
+	struct gendisk *disk = bio_disk(bio);
+
+	if (disk->queue->mq_ops)
+		return 0;
+	slot = bpf_map_lookup_elem(&bios, &key);
+	if (slot && slot->owner == (__u64)bio->bi_private)
+		return 0;
+	if (part_find(disk, bio_bdev(bio), disk_seq(disk)) == PART_IGNORED)
+		return 0;
+	count_loss(LOSS_RECOVERED);
+	return bio_queue(bio);
 }
 
 /*

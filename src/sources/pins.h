@@ -51,19 +51,21 @@ extern const struct pin_map_info {
 } pin_maps[MAP_NR];
 
 /*
- * In the order of attaching: an issue that is seen must have its completion seen. The second
- * completion program must run behind the first.
+ * In the order of attaching: an issue that is seen must have its completion seen. A second
+ * program must run behind the first.
  */
 enum pin_prog {
 	PROG_COMPLETE,
 	PROG_COMPLETE_NESTED,
 	PROG_REQUEUE,
 	PROG_ISSUE,
+	PROG_ISSUE_NESTED,
 	PROG_BIO_COMPLETE,
 	PROG_BIO_COMPLETE_NESTED,
 	PROG_COMPLETE_BIOS,
 	PROG_SPLIT,
 	PROG_BIO_QUEUE,
+	PROG_BIO_QUEUE_NESTED,
 	PROG_NR
 };
 extern const struct pin_prog_info {

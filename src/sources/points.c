@@ -40,14 +40,16 @@ static struct error *attach(struct live *live, enum pin_prog prog)
 	return NULL;
 }
 
+static bool point_wanted(const struct live *live, enum pin_prog prog, bool bios)
+{
+	return pin_progs[prog].bios == bios && (live->meta.nested || !pin_progs[prog].nested);
+}
+
 struct error *points_attach(struct live *live, bool bios)
 {
-	for (enum pin_prog prog = 0; prog < PROG_NR; prog++) {
-		if (pin_progs[prog].bios != bios || point_attached(live, prog) ||
-		    (pin_progs[prog].nested && !live->meta.nested))
-			continue;
-		try(attach(live, prog));
-	}
+	for (enum pin_prog prog = 0; prog < PROG_NR; prog++)
+		if (point_wanted(live, prog, bios) && !point_attached(live, prog))
+			try(attach(live, prog));
 	return NULL;
 }
 
@@ -65,14 +67,21 @@ static struct error *detach_bios(struct live *live)
 
 struct error *points_follow_devices(struct live *live, const struct device_list *devices)
 {
-	bool wanted = live->meta.bios == BIOS_ON, attached = point_attached(live, PROG_BIO_QUEUE);
+	bool wanted = live->meta.bios == BIOS_ON, all = true, any = false;
 
 	if (live->meta.bios == BIOS_AUTO)
 		wanted = device_list_has_bios(devices);
-	if (wanted == attached)
-		return NULL;
+	/* A killed process may have left some of them. */
+	for (enum pin_prog prog = 0; prog < PROG_NR; prog++) {
+		if (!point_wanted(live, prog, true))
+			continue;
+		all = all && point_attached(live, prog);
+		any = any || point_attached(live, prog);
+	}
 	if (!wanted)
-		return detach_bios(live);
+		return any ? detach_bios(live) : NULL;
+	if (all)
+		return NULL;
 	try(points_attach(live, true));
 	return live_diskstats_begin(live, devices, false);
 }
