@@ -72,7 +72,7 @@ def qemu_command(kernel, work, machine):
                # With several threads a kernel has died while it patched its own text.
                '-accel', 'tcg,thread=single',
                '-kernel', f'{kernel}/vmlinuz', '-initrd', f'{work}/initramfs.cpio',
-               '-append', 'console=ttyS0 quiet tsc=reliable rcupdate.rcu_expedited=1 panic=-1 oops=panic '
+               '-append', 'console=ttyS0 quiet mitigations=off tsc=reliable rcupdate.rcu_expedited=1 panic=-1 oops=panic '
                           f'machine={machine} guest={HERE}/guest.py',
                '-serial', f'file:{work}/{machine}/console',
                '-fsdev', 'local,id=host,path=/,security_model=none,readonly=on,multidevs=remap',

@@ -167,9 +167,9 @@ struct part_key {
 #define DISKSEQ_NONE (~0ull)
 struct part {
 	struct part_key key;
-	__u64 disk_sysfs_id;      /* of the whole disk; equals key.sysfs_id for a whole disk */
-	__u32 changing;           /* index 0: POOL_CHANGES */
-	__u32 partno;             /* 0: the whole disk */
+	__u64 disk_sysfs_id; /* of the whole disk; equals key.sysfs_id for a whole disk */
+	__u32 changing;      /* index 0: POOL_CHANGES */
+	__u32 partno;        /* 0: the whole disk. Of index 0: the highest index that had a map */
 	char disk[DISK_NAME_LEN]; /* its name when it was first seen, as the kernel has it */
 };
 

@@ -21,8 +21,8 @@ static void pool_deinit(struct pool *pool)
 
 struct error *pool_read_ready(struct live *live, __u32 ret[RULES_MAX * POOL_PLACES])
 {
-	for (__u32 key = 0; key < RULES_MAX * POOL_PLACES; key++) {
-		ret[key] = 0;
+	memset(ret, 0, RULES_MAX * POOL_PLACES * sizeof(*ret));
+	for (__u32 key = 0; key < live->meta.rules * POOL_PLACES; key++) {
 		if (bpf_map_lookup_elem(live->maps[MAP_PART_POOL], &key, &ret[key]) &&
 		    errno != ENOENT)
 			return error_errno(errno, "cannot look into the pool of counters");
@@ -127,6 +127,8 @@ static struct error *pool_format(struct live *live, const struct rule *rule, __u
 	rule_ladders(rule, ladders);
 	try(slot_create(live, ladders, rule->kinds, &fd));
 	live->parts[0].changing = POOL_CHANGES;
+	if (live->parts[0].partno < index)
+		live->parts[0].partno = index;
 	return slot_set(live, MAP_HISTS, index, fd);
 }
 

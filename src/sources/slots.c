@@ -30,7 +30,7 @@ struct error *outer_read(struct live *live, enum pin_map outer, uint32_t **ret)
 {
 	cleanup_free uint32_t *ids = xcalloc(live->meta.max_partitions, sizeof(*ids));
 
-	for (unsigned int i = 0; i < live->meta.max_partitions; i++)
+	for (unsigned int i = 0; i < live->meta.max_partitions && i <= live->parts[0].partno; i++)
 		try(outer_get(live, outer, i, &ids[i]));
 	*ret = take(ids);
 	return NULL;

@@ -389,7 +389,7 @@ void verify_result_deinit(struct verify_result *v)
 
 static struct error *inner_memory(struct live *live, enum pin_map outer, uint64_t *total)
 {
-	for (unsigned int i = 0; i < live->meta.max_partitions; i++) {
+	for (unsigned int i = 0; i < live->meta.max_partitions && i <= live->parts[0].partno; i++) {
 		cleanup_close int fd = -1;
 		uint64_t bytes;
 

@@ -16,7 +16,7 @@ from machine import disks, load_module, modprobe, wait_for
 
 ADD_HOST = '/sys/bus/pseudo/drivers/scsi_debug/add_host'
 WANTED = 1000  # of each kind, or as many as come in this time, since the machine is emulated
-SECONDS = int(os.environ.get('BLKHIST_HOTPLUG_SECONDS', '12'))
+SECONDS = int(os.environ.get('BLKHIST_HOTPLUG_SECONDS', '8'))
 
 
 def done(names):
@@ -100,9 +100,16 @@ class Nvme:
         wait_for(lambda: not disks() & set(names), 'the end of the disks')
 
 
+def open_new(name):
+    """None as long as it has a node, but is not there."""
+    try:
+        return Disk(f'/dev/{name}')
+    except OSError:
+        return None
+
+
 def read(name, n):
-    wait_for(lambda: os.path.exists(f'/dev/{name}'), f'/dev/{name}')
-    with contextlib.closing(Disk(f'/dev/{name}')) as disk:
+    with contextlib.closing(wait_for(lambda: open_new(name), f'/dev/{name}')) as disk:
         for i in range(n):
             disk.read(i * 4 * KIB, 4 * KIB)
 

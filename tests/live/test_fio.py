@@ -8,7 +8,7 @@ import time
 from lib import (BIOS_KNOW_PARTITIONS, KIB, MIB, TIMED, Skip, between, difference, diskstats, diskstats_bytes, equal,
                  main, on_every_kernel, rounds, show, test, unseen, verify)
 
-EVERYWHERE = ('fio_mixed', 'fio_fsync', 'fio_fsync_mq_deadline')
+EVERYWHERE = ('fio_mixed', 'fio_fsync_mq_deadline')
 
 # Loads of one device: name, options. The numbers are such that all of them together take seconds.
 LOADS = (
