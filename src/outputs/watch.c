@@ -447,7 +447,7 @@ static void quantile_json(struct buf *out, const struct row *row, size_t i)
 			json_key_u64(out, "sum_ns", (uint64_t)stats->sum);
 		}
 	}
-	if (!stats->count)
+	if (!stats->count || !ladder)
 		return;
 	memcpy(&bucket, (const char *)stats + c->bucket, sizeof(bucket));
 	json_key(out, c->json);
