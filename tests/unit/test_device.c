@@ -597,6 +597,71 @@ static void reads_sysfs_files(void **state)
 	assert_true(value == 77);
 }
 
+/* A head of NVMe multipath and its paths, which are hidden and have no device number. */
+static void paths_of_nvme(void **state)
+{
+	static const struct {
+		const char *disk, *head;
+		uint32_t major;
+	} expected[] = {
+		{ "nvme1n1", "", 259 },
+		{ "nvme1c0n1", "nvme1n1", 0 },
+		{ "nvme1c10n1", "nvme1n1", 0 },
+		{ "nvme1n2", "", 259 },
+	};
+	const char *root = *state;
+	cleanup(device_list_deinit) struct device_list list = {};
+	cleanup_free char *head = add_disk(root, "virtual/nvme-subsystem/nvme1n1", "259:1");
+	cleanup_free char *other = add_disk(root, "virtual/nvme-subsystem/nvme1n2", "259:2");
+	cleanup_free char *path = add_disk(root, "pci0000:00/nvme/nvme0/nvme1c0n1", "0:0");
+	cleanup_free char *second = add_disk(root, "pci0000:01/nvme/nvme10/nvme1c10n1", "0:0");
+
+	put(head, "hidden", "0");
+	put(path, "hidden", "1");
+	put(second, "hidden", "1");
+	drop(path, "dev");
+	drop(second, "dev");
+	add_queue(path, "0", "32");
+	assert_ok(device_list_read(root, &list));
+	assert_int_equal(list.n, ARRAY_SIZE(expected));
+	for (unsigned int i = 0; i < list.n; i++) {
+		const struct device_name *name = &list.devices[i].name;
+
+		assert_string_equal(name->disk, expected[i].disk);
+		assert_string_equal(name->head, expected[i].head);
+		assert_int_equal(name->major, expected[i].major);
+	}
+	assert_true(list.devices[1].request_based);
+	assert_true(device_list_has_bios(&list)); /* the head */
+	(void)other;
+}
+
+/* A disk that is hidden for another reason, or is called like a path, is not one. */
+static void no_paths_of_nvme(void **state)
+{
+	const char *root = *state;
+	cleanup(device_list_deinit) struct device_list list = {};
+	cleanup_free char *shown = add_disk(root, "virtual/block/nvme0c0n1", "259:1");
+	cleanup_free char *odd = add_disk(root, "virtual/block/nvme0c0n1x", "259:2");
+
+	put(shown, "hidden", "0");
+	put(odd, "hidden", "1");
+	assert_ok(device_list_read(root, &list));
+	assert_int_equal(list.n, 2);
+	for (unsigned int i = 0; i < list.n; i++) {
+		assert_string_equal(list.devices[i].name.head, "");
+		assert_int_equal(list.devices[i].name.major, 259);
+	}
+}
+
+static void paths_in_sys(void **state)
+{
+	cleanup_free char *path = device_path("/root", "cciss/c0d0", "queue/rotational");
+
+	(void)state;
+	assert_string_equal(path, "/root/sys/class/block/cciss!c0d0/queue/rotational");
+}
+
 #define in_tree(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 #define on_machine(test) cmocka_unit_test_setup_teardown(test, setup_machine, teardown)
 
@@ -620,6 +685,9 @@ int main(void)
 		in_tree(finds_real_device),
 		on_machine(queues),
 		in_tree(reads_sysfs_files),
+		in_tree(paths_of_nvme),
+		in_tree(no_paths_of_nvme),
+		cmocka_unit_test(paths_in_sys),
 	};
 
 	return cmocka_run_group_tests_name("device", tests, NULL, NULL);
