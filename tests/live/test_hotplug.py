@@ -8,8 +8,8 @@ import random
 import tempfile
 import time
 
-from lib import (KIB, MIB, PIN_DIR, TIMED, Disk, QuickLoop, Skip, blkhist, bpftool, difference, diskstats, equal,
-                 main, on_every_kernel, refused, reset_print, show, spawn, status, test, verify)
+from lib import (KIB, MIB, PIN_DIR, TIMED, UNPRIVILEGED, Disk, QuickLoop, Skip, blkhist, bpftool, difference,
+                 diskstats, equal, main, on_every_kernel, refused, reset_print, show, spawn, status, test, verify)
 
 IN_VM = 'BLKHIST_VM' in os.environ
 
@@ -266,14 +266,14 @@ def hotplug_under_load(env, numbers, groups):
 @on_every_kernel
 def a_thousand_devices_come_and_go_under_load(env):
     number = 100000 + os.getpid() % 50000 * 16
-    groups = 6 if IN_VM else 178
+    groups = 6 if IN_VM else 40 if UNPRIVILEGED else 178
     churn, keys = hotplug_under_load(env, range(number, number + 2000), groups)
     given_back = show().losses['given_back']
     s = status()
     most = (s['partitions_max'] + 1) // 2
     equal(s['partitions'] + s['partitions_ready'] <= most, True, 'half of the counters are in use')
-    if IN_VM:
-        print(f'# only {churn.made} devices, as this machine is emulated')
+    if IN_VM or UNPRIVILEGED:
+        print(f'# only {churn.made} devices, as this machine is emulated, or has seen them with full root')
         return
     assert churn.made >= 1000, churn.made
     assert given_back, 'nothing was given back'
