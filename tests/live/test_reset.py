@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
 """A reset loses nothing and counts nothing twice, whatever runs meanwhile."""
-from lib import (BIOS_KNOW_PARTITIONS, KIB, MIB, TIMED, Snapshot, add_cells, blkhist, difference, equal, main, on_every_kernel,
+from lib import (BIOS_KNOW_PARTITIONS, KIB, MIB, TIMED, Snapshot, add_cells, blkhist, difference, equal, main,
                  reset_print, rounds, show, status, test, unseen, verify)
 
 
@@ -29,7 +29,6 @@ def add(total, more):
 
 
 @test
-@on_every_kernel
 def print_and_reset_under_load_adds_up(env):
     """Partitions are reset all the time, the disk never: cell by cell, the disk has their sum."""
     loop, p1, p2 = env.two_partitions()
