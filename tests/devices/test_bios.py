@@ -89,8 +89,11 @@ def quiet_counts(name):
     return show(name).counts(name)
 
 
-def check_bios(env, device, kinds=('read', 'write'), flushes=3):
-    """A load of known sizes on a device, alone and with partitions, against all that is known."""
+def check_bios(env, device, kinds=('read', 'write'), flushes=3, in_place=False):
+    """
+    A load of known sizes on a device against all that is known. Of bios that are sent on in place the
+    kernel need not trace the completion: on 6.1 it traces none, since that comes in batches there.
+    """
     discard = 'discard' in kinds
     with Trace(device.name, ('queue', 'complete')) as trace:
         logs = load(env, device.name, jobs=3, discard=discard)
@@ -106,10 +109,8 @@ def check_bios(env, device, kinds=('read', 'write'), flushes=3):
     queued = collections.Counter('flush' if e.op == 'write' and not e.bytes else e.op for e in trace.events
                                  if e.action == 'queue')
     equal(dict(queued), expected, 'Q')
-    # NVMe multipath traces the C of the path's request in the place of the bio's, and so no empty flush.
-    completed = {op: n for op, n in trace.counts('complete').items() if n}
-    without = {op: n for op, n in counts_of(log).items()}
-    assert completed in (without, {**without, 'write': without.get('write', 0) + flushes}), f'C: {completed}'
+    if not in_place:
+        equal(trace.counts('complete'), trace.counts('queue'), 'C and Q')
     for op in kinds:
         hist = snapshot.get(device.name, 'request', op)
         bounds = hist.data['size_bounds']
@@ -310,7 +311,7 @@ def nvme_multipath(env):
     if os.path.isdir(f'/sys/block/{head.name}/mq'):
         raise Skip('this NVMe driver does not join the paths')
     fresh(env, head)
-    snapshot, log = check_bios(env, head)
+    snapshot, log = check_bios(env, head, in_place=True)
     paths = {h.data['device'] for h in snapshot.hists.values()} - {head.name}
     assert paths, 'show HEAD shows its paths'
     for h in snapshot.hists.values():
