@@ -16,7 +16,7 @@ from machine import disks, load_module, modprobe, wait_for
 
 ADD_HOST = '/sys/bus/pseudo/drivers/scsi_debug/add_host'
 WANTED = 1000  # of each kind, or as many as come in this time, since the machine is emulated
-SECONDS = int(os.environ.get('BLKHIST_HOTPLUG_SECONDS', '8'))
+SECONDS = int(os.environ.get('BLKHIST_HOTPLUG_SECONDS', '5'))
 
 
 def done(names):

@@ -289,7 +289,6 @@ def reused_numbers_come_and_go_under_load(env):
 
 
 @test
-@on_every_kernel
 def files_of_one_loop_device_come_and_go(env):
     """
     Its sysfs node stays, and so do its statistics in the kernel; our counters are of one file each.
@@ -375,7 +374,6 @@ def every_command_makes_new_counters_ready(env):
 
 
 @test
-@on_every_kernel
 def all_shows_devices_that_are_gone(env):
     loop, p1, p2 = env.two_partitions()
     env.start()

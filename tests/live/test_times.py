@@ -10,7 +10,7 @@ import tempfile
 import threading
 import time
 
-from lib import (KIB, MIB, TIMED, Disk, Skip, between, equal, main, on_every_kernel, read_file, show, test,
+from lib import (KIB, MIB, TIMED, Disk, Skip, between, equal, main, on_every_kernel, read_file, rounds, show, test,
                  unseen, verify)
 
 FIFREEZE = 0xC0045877
@@ -52,7 +52,7 @@ def serial_test(stamp):
         loop = env.loop()
         env.start('--stamp', stamp)
         disk = env.disk(loop.path)
-        for i in range(1000):
+        for i in rounds(1000):
             disk.read(i % 60 * MIB, 4 * KIB if i % 2 else 256 * KIB)
             disk.write(i % 60 * MIB, 4 * KIB)
         for i in range(50):
