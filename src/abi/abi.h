@@ -319,9 +319,10 @@ struct meta {
 	__u32 stamp;        /* enum stamp_mode, as it was asked for */
 	__u32 stamp_used;   /* STAMP_OWN or STAMP_KERNEL */
 	__u32 nested;       /* whether the programs named _nested are needed */
+	__u32 preempted;    /* likewise those for tracepoints that can be preempted */
 	__u32 bios;         /* enum bios_mode */
 	__u32 bio_slots;    /* bios that can be under way at once */
-	__u32 verified[12]; /* instructions that the verifier looked at, by enum pin_prog; 0:
+	__u32 verified[11]; /* instructions that the verifier looked at, by enum pin_prog; 0:
 			       unknown */
 	char version[32];
 };

@@ -472,8 +472,9 @@ int BPF_PROG(block_rq_issue, struct request *rq)
 /*
  * Newer kernels (since 6.2) skip a program that would run twice at once on a CPU: in an interrupt
  * on top of itself, and since tracepoints can be preempted (7.0, a46023d5616e) also in a task on
- * top of another. This second program is attached behind the first one and finds the slot not
- * occupied only then.
+ * top of another. This second program is attached behind the first one where they can be;
+ * interrupts issue too few requests to pay for it. It finds the slot not occupied only if the first
+ * was skipped.
  */
 SEC("tp_btf/block_rq_issue")
 int BPF_PROG(block_rq_issue_nested, struct request *rq)

@@ -100,6 +100,7 @@ static void fill_meta(struct meta *meta, const struct live_settings *settings,
 		.max_partitions = BLKHIST_MAX_PARTITIONS,
 		.stamp = settings->stamp,
 		.nested = kernel->skips_nested,
+		.preempted = kernel->preemptible,
 		.bios = settings->bios,
 		.version = BLKHIST_VERSION,
 	};

@@ -188,6 +188,13 @@ struct error *kernel_facts_read(const struct live_paths *paths, struct kernel_fa
 	/* 05b24ff9b2cf (6.2), which made this function global, began to skip nested runs. */
 	facts.skips_nested =
 		btf__find_by_name_kind(btf, "bpf_prog_inc_misses_counter", BTF_KIND_FUNC) > 0;
+	/*
+	 * a46023d5616e (7.0) put tracepoints under SRCU-fast, which the struct tells of (6.15);
+	 * they had another SRCU until 6.12.
+	 */
+	facts.preemptible = btf__find_by_name_kind(btf, "tracepoint_srcu_srcu_data", BTF_KIND_VAR) >
+				    0 &&
+			    btf__find_by_name_kind(btf, "srcu_ctr", BTF_KIND_STRUCT) > 0;
 	/* 06b23f92af87 (6.9) */
 	facts.cached_clock = has_member(btf, "blk_plug", "cur_ktime");
 	*ret = facts;

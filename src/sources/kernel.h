@@ -17,6 +17,7 @@ struct kernel_facts {
 	bool exchange;     /* BPF can exchange a word in one step */
 	bool skips_nested; /* a program does not interrupt itself: the skipped run must be made good
 			    */
+	bool preemptible;  /* a task may preempt another in a program at a tracepoint */
 	bool cached_clock; /* issue stamps of the kernel may be as old as the submitter's plug */
 };
 

@@ -38,7 +38,8 @@ const struct pin_prog_info pin_progs[PROG_NR] = {
 				   .nested = true },
 	[PROG_REQUEUE] = { .name = "block_rq_requeue", .tracepoint = "block_rq_requeue" },
 	[PROG_ISSUE] = { .name = "block_rq_issue", .tracepoint = "block_rq_issue" },
-	[PROG_ISSUE_NESTED] = { "block_rq_issue_nested", "block_rq_issue", .nested = true },
+	[PROG_ISSUE_NESTED] = { "block_rq_issue_nested", "block_rq_issue", .nested = true,
+				.preempted = true },
 	[PROG_BIO_COMPLETE] = { "block_bio_complete", "block_bio_complete", .bios = true },
 	[PROG_BIO_COMPLETE_NESTED] = { "block_bio_complete_nested", "block_bio_complete",
 				       .bios = true, .nested = true },
@@ -46,7 +47,7 @@ const struct pin_prog_info pin_progs[PROG_NR] = {
 	[PROG_SPLIT] = { "block_split", "block_split", .bios = true },
 	[PROG_BIO_QUEUE] = { "block_bio_queue", "block_bio_queue", .bios = true },
 	[PROG_BIO_QUEUE_NESTED] = { "block_bio_queue_nested", "block_bio_queue", .bios = true,
-				    .nested = true },
+				    .nested = true, .preempted = true },
 };
 
 char *pins_path(const struct live_paths *paths, const char *fmt, ...)

@@ -71,8 +71,9 @@ enum pin_prog {
 extern const struct pin_prog_info {
 	const char *name;
 	const char *tracepoint;
-	bool bios;   /* for bios: attached while there is a device without requests */
-	bool nested; /* only for kernels that skip nested runs */
+	bool bios;      /* for bios: attached while there is a device without requests */
+	bool nested;    /* only for kernels that skip nested runs */
+	bool preempted; /* only where a task may preempt another in a program */
 } pin_progs[PROG_NR];
 
 /* The path of something below the collector's directory; the caller frees it. */

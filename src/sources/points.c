@@ -42,7 +42,10 @@ static struct error *attach(struct live *live, enum pin_prog prog)
 
 static bool point_wanted(const struct live *live, enum pin_prog prog, bool bios)
 {
-	return pin_progs[prog].bios == bios && (live->meta.nested || !pin_progs[prog].nested);
+	const struct pin_prog_info *p = &pin_progs[prog];
+
+	return p->bios == bios && (live->meta.nested || !p->nested) &&
+	       (live->meta.preempted || !p->preempted);
 }
 
 struct error *points_attach(struct live *live, bool bios)
