@@ -89,7 +89,8 @@ def killed_start(env):
         blkhist('start')
         equal(bpffs_entries(), ['blkhist'])
         assert not stale_pins()
-        assert all(p['attached'] for p in status()['programs'] if not p['bios'])
+        attached = {p['name'] for p in status()['programs'] if p['attached']}
+        assert {'block_rq_issue', 'block_rq_complete', 'block_rq_requeue'} <= attached, attached
         blkhist('stop')
         equal(bpffs_entries(), [])
 
