@@ -73,8 +73,7 @@ static struct error *object_open(const struct live_paths *paths, const struct ke
 
 		if (!p)
 			return error_new("the BPF object has no program %s", pin_progs[prog].name);
-		if ((pin_progs[prog].nested && !kernel->skips_nested) ||
-		    (pin_progs[prog].preempted && !kernel->preemptible)) {
+		if (!pin_prog_needed(prog, kernel->skips_nested, kernel->preemptible)) {
 			bpf_program__set_autoload(p, false);
 			continue;
 		}

@@ -50,6 +50,11 @@ const struct pin_prog_info pin_progs[PROG_NR] = {
 				    .nested = true, .preempted = true },
 };
 
+bool pin_prog_needed(enum pin_prog prog, bool nested, bool preempted)
+{
+	return (nested || !pin_progs[prog].nested) && (preempted || !pin_progs[prog].preempted);
+}
+
 char *pins_path(const struct live_paths *paths, const char *fmt, ...)
 {
 	cleanup_free char *tail = NULL;

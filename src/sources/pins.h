@@ -76,6 +76,9 @@ extern const struct pin_prog_info {
 	bool preempted; /* only where a task may preempt another in a program */
 } pin_progs[PROG_NR];
 
+/* Whether a program is needed on a kernel that skips nested runs, or where tasks can be preempted. */
+bool pin_prog_needed(enum pin_prog prog, bool nested, bool preempted);
+
 /* The path of something below the collector's directory; the caller frees it. */
 char *pins_path(const struct live_paths *paths, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));

@@ -42,10 +42,8 @@ static struct error *attach(struct live *live, enum pin_prog prog)
 
 static bool point_wanted(const struct live *live, enum pin_prog prog, bool bios)
 {
-	const struct pin_prog_info *p = &pin_progs[prog];
-
-	return p->bios == bios && (live->meta.nested || !p->nested) &&
-	       (live->meta.preempted || !p->preempted);
+	return pin_progs[prog].bios == bios &&
+	       pin_prog_needed(prog, live->meta.nested, live->meta.preempted);
 }
 
 struct error *points_attach(struct live *live, bool bios)

@@ -99,6 +99,7 @@ static void tally_add(struct tally *t, const struct image *im, const uint64_t oc
 	}
 }
 
+/* NVMe multipath has the flush requests of the paths in diskstats as reads of the head. */
 static void add_to_head(struct counts *counts, const struct device_list *devices,
 			const struct part *part, const struct image *im)
 {
