@@ -312,6 +312,20 @@ def check_known_times(hist, low_ns, log):
     between(low_ns * len(log), hist.sum, sum(ns for _, _, ns in log), 'their sum')
 
 
+def check_delay(env, device, delay):
+    """Reads and writes of a device that takes a known time for each."""
+    blkhist('reset', device.name)
+    disk = env.disk(device.path)
+    for i in range(10):
+        disk.read(i * MIB, 4 * KIB)
+        disk.write(i * MIB, 64 * KIB)
+    snapshot = show(device.name)
+    for op in ('read', 'write'):
+        for kind in ('service', 'request'):
+            check_known_times(snapshot.get(device.name, kind, op), delay, disk.log[op])
+    verify(device.name)
+
+
 # Until 5.11 the kernel accounts a request to the partition in which it lies, whatever it was sent to.
 ACCOUNTS_BY_SECTOR = tuple(map(int, platform.release().split('.')[:2])) < (5, 12)
 

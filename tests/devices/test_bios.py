@@ -84,11 +84,6 @@ def by_bios(name):
     return next(d for d in status()['disks'] if d['device'] == name)
 
 
-def quiet_counts(name):
-    """Counts of the request kind once all that was begun has ended; what the kernel does itself included."""
-    return show(name).counts(name)
-
-
 def check_bios(env, device, kinds=('read', 'write'), flushes=3, in_place=False):
     """
     A load of known sizes on a device against all that is known. Of bios that are sent on in place the
@@ -175,7 +170,7 @@ def attached_while_they_are_there(env):
     env.disk(device.path).read(0, 4 * KIB)
     blkhist('show')
     env.disk(device.path).read(0, 4 * KIB)
-    equal(quiet_counts(device.name), {'read': 1}, 'counted since the command')
+    equal(show(device.name).counts(device.name), {'read': 1}, 'counted since the command')
     equal(attached(), BIO_PROGRAMS, 'attached')
     verify(device.name)
     blkhist('stop')
@@ -202,27 +197,26 @@ def gone_again(env):
     assert not any(p['attached'] for p in status()['programs'] if p['name'] in BIO_PROGRAMS)
 
 
-@test
-def linear(env):
-    """And the disk below: neither counts the other's."""
-    below = disk_by_serial(env, 'virtio')
+def check_mapped(env, below, target):
+    """A mapped device and the disk below: neither counts the other's."""
     below.queue('nomerges', 2)
-    device = device_mapper(env, f'linear {below.path} 2048')
+    device = device_mapper(env, target)
     fresh(env, device)
     snapshot, log = check_bios(env, device)
     verify(device.name, below.name)
     check_below(device.name, snapshot, log, below.name)
+
+
+@test
+def linear(env):
+    below = disk_by_serial(env, 'virtio')
+    check_mapped(env, below, f'linear {below.path} 2048')
 
 
 @test
 def crypt(env):
     below = disk_by_serial(env, 'scsi1')
-    below.queue('nomerges', 2)
-    device = device_mapper(env, f'crypt aes-xts-plain64 {KEY} 0 {below.path} 0')
-    fresh(env, device)
-    snapshot, log = check_bios(env, device)
-    verify(device.name, below.name)
-    check_below(device.name, snapshot, log, below.name)
+    check_mapped(env, below, f'crypt aes-xts-plain64 {KEY} 0 {below.path} 0')
 
 
 @test
@@ -231,8 +225,7 @@ def delay(env):
     below = disk_by_serial(env, 'virtio')
     device = device_mapper(env, f'delay {below.path} 0 30 {below.path} 0 60')
     fresh(env, device)
-    with Trace(device.name, ('queue',)):
-        log = load(env, device.name, jobs=3, each=5, discard=False)[device.name]
+    log = load(env, device.name, jobs=3, each=5, discard=False)[device.name]
     for op, ms in (('read', 30), ('write', 60)):
         hist = show(device.name).get(device.name, 'request', op)
         equal(hist.count, len(log[op]), op)

@@ -4,8 +4,8 @@
 import contextlib
 import functools
 
-from lib import KIB, MIB, blkhist, difference, diskstats, equal, main, show, test, verify
-from machine import (Account, check_against_trace, check_every_operation, check_known_times, check_seek,
+from lib import KIB, MIB, difference, diskstats, equal, main, test
+from machine import (Account, check_against_trace, check_delay, check_every_operation, check_seek,
                      check_together, collect, counts_of, load, null_blk, null_blk_pair, shared)
 
 MS = 10**6
@@ -20,16 +20,7 @@ def service_time_is_in_the_right_bucket(env):
                for delay in (1 * MS, 10 * MS, 40 * MS)}
     collect()
     for delay, device in devices.items():
-        blkhist('reset', device.name)
-        disk = env.disk(device.path)
-        for i in range(10):
-            disk.read(i * MIB, 4 * KIB)
-            disk.write(i * MIB, 64 * KIB)
-        snapshot = show(device.name)
-        for op in ('read', 'write'):
-            for kind in ('service', 'request'):
-                check_known_times(snapshot.get(device.name, kind, op), delay, disk.log[op])
-        verify(device.name)
+        check_delay(env, device, delay)
 
 
 @functools.cache

@@ -5,9 +5,9 @@ import contextlib
 import functools
 import os
 
-from lib import KIB, MIB, blkhist, equal, main, read_file, show, test, verify, write_file
-from machine import (Account, check_against_trace, check_every_operation, check_known_times, collect, counts_of,
-                     load, scsi_debug, shared)
+from lib import KIB, MIB, equal, main, read_file, test, write_file
+from machine import (Account, check_against_trace, check_delay, check_every_operation, check_known_times, collect,
+                     counts_of, load, scsi_debug, shared)
 
 MS = 10**6
 DRIVER = '/sys/bus/pseudo/drivers/scsi_debug'
@@ -58,16 +58,7 @@ def delays(env):
     device = the_disk()
     for setting, value, delay in (('ndelay', 5 * MS, 5 * MS), ('delay', 20, 20 * MS)):
         write_file(f'{DRIVER}/{setting}', str(value))
-        blkhist('reset', device.name)
-        disk = env.disk(device.path)
-        for i in range(10):
-            disk.read(i * MIB, 4 * KIB)
-            disk.write(i * MIB, 64 * KIB)
-        snapshot = show(device.name)
-        for op in ('read', 'write'):
-            for kind in ('service', 'request'):
-                check_known_times(snapshot.get(device.name, kind, op), delay, disk.log[op])
-    verify(device.name)
+        check_delay(env, device, delay)
 
 
 @test
