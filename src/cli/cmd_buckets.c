@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "cli/command.h"
+#include "cli/settings.h"
 #include "core/util.h"
 
 struct buckets_settings {

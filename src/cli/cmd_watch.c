@@ -2,14 +2,13 @@
 #include <ctype.h>
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/signalfd.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "cli/command.h"
+#include "cli/traces.h"
 #include "core/units.h"
 #include "core/util.h"
 #include "outputs/watch.h"
@@ -20,9 +19,10 @@
 struct watch_settings {
 	const char *format, *ops;
 	bool partitions;
+	struct trace_options trace;
 };
 
-static const struct watch_settings defaults = { .format = "text" };
+static const struct watch_settings defaults = { .format = "text", .trace = TRACE_DEFAULTS };
 
 static const struct option_spec options[] = {
 	{ "op", 'o', OPTION_STRING, offsetof(struct watch_settings, ops), "OP,...",
@@ -31,6 +31,7 @@ static const struct option_spec options[] = {
 	  "the partitions of disks, too" },
 	{ "format", 'f', OPTION_STRING, offsetof(struct watch_settings, format), "text|json",
 	  "lines for people, or one JSON object an interval (blkhist-watch/1)" },
+	TRACE_OPTIONS(struct watch_settings, trace),
 	{}
 };
 
@@ -41,7 +42,9 @@ static const struct command_syntax syntax = {
 		"INTERVAL is in seconds (0.5) or has a unit (500ms), from 10ms to a day; without it, a\n"
 		"second. COUNT is how many intervals; without it, until it is interrupted. NAME is a disk\n"
 		"or partition; without any, all disks that have I/O. What begins with a digit is INTERVAL,\n"
-		"then COUNT. The first report comes after the first interval. A reset does not show here.",
+		"then COUNT. The first report comes after the first interval. A reset does not show here.\n\n"
+		"With -i the intervals are those of the trace's own clock, the last one being shorter;\n"
+		"of a pipe each is shown a second late, as blktrace may be late itself.\n" TRACE_DETAILS,
 	.tables = watch_help,
 	.options = options,
 	.max_operands = -1,
@@ -151,27 +154,15 @@ static struct error *counters_read(const struct plan *plan, bool first, struct s
 	return live_read(session.live, &session.devices, &session.selection, ret);
 }
 
-/* A timer, and a descriptor that tells of signals, which stay blocked until the process ends. */
-static struct error *events_open(int64_t interval_ns, int *ret_timer, int *ret_signals)
+static struct error *timer_open(int64_t interval_ns, int *ret)
 {
 	struct timespec interval = { interval_ns / 1000000000, interval_ns % 1000000000 };
 	struct itimerspec spec = { .it_interval = interval, .it_value = interval };
 	cleanup_close int timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
-	cleanup_close int signals = -1;
-	sigset_t ending;
 
-	sigemptyset(&ending);
-	sigaddset(&ending, SIGINT);
-	sigaddset(&ending, SIGTERM);
-	if (sigprocmask(SIG_BLOCK, &ending, NULL))
-		return error_errno(errno, "cannot block signals");
-	signals = signalfd(-1, &ending, SFD_CLOEXEC);
-	if (signals < 0)
-		return error_errno(errno, "cannot wait for signals");
 	if (timer < 0 || timerfd_settime(timer, 0, &spec, NULL))
 		return error_errno(errno, "cannot set a timer");
-	*ret_timer = take_fd(timer);
-	*ret_signals = take_fd(signals);
+	*ret = take_fd(timer);
 	return NULL;
 }
 
@@ -218,31 +209,82 @@ static struct error *report(const struct plan *plan, const struct snapshot *newe
 	return output_write(&out);
 }
 
-static struct error *run(void *settings, const struct operands *operands, int *status)
+static struct error *watch_live(const struct plan *plan)
 {
-	cleanup(plan_deinit) struct plan plan = {};
 	cleanup(snapshot_deinit) struct snapshot older = {};
 	cleanup_close int timer = -1, signals = -1;
 	struct watch_text text = {};
 
-	(void)status;
-	try(plan_parse(settings, operands, &plan));
-	try(events_open(plan.interval_ns, &timer, &signals));
-	try(counters_read(&plan, true, &older));
-	for (uint64_t i = 0; !plan.count || i < plan.count; i++) {
+	try(signals_open(&signals));
+	try(timer_open(plan->interval_ns, &timer));
+	try(counters_read(plan, true, &older));
+	for (uint64_t i = 0; !plan->count || i < plan->count; i++) {
 		cleanup(snapshot_deinit) struct snapshot newer = {};
 		bool stop;
 
 		try(interval_wait(timer, signals, &stop));
 		if (stop)
 			break;
-		try(counters_read(&plan, false, &newer));
-		try(report(&plan, &newer, &older, &text));
+		try(counters_read(plan, false, &newer));
+		try(report(plan, &newer, &older, &text));
 		snapshot_deinit(&older);
 		older = newer;
 		newer = (struct snapshot){};
 	}
 	return NULL;
+}
+
+/* Longer pauses of a trace are one interval: its clock may have been set forward by damage. */
+#define IDLE_INTERVALS_MAX 100000
+
+static struct error *watch_trace(const struct plan *plan, struct trace_session *s)
+{
+	cleanup(snapshot_deinit) struct snapshot older = {};
+	struct watch_text text = {};
+	enum trace_state state;
+	int64_t begin, end;
+
+	s->selection.ops = plan->ops;
+	s->selection.alone = !plan->partitions;
+	try(trace_session_read(s, INT64_MIN, &state));
+	begin = trace_begin_ns(s->trace);
+	trace_session_snapshot(s, begin, &older);
+	for (uint64_t i = 0; (!plan->count || i < plan->count) && state == TRACE_REACHED; i++) {
+		cleanup(snapshot_deinit) struct snapshot newer = {};
+		int64_t pause = trace_next_ns(s->trace) - begin;
+
+		end = begin + plan->interval_ns;
+		if (pause / plan->interval_ns > IDLE_INTERVALS_MAX)
+			end = begin + pause / plan->interval_ns * plan->interval_ns;
+		try(trace_session_read(s, end, &state));
+		if (state != TRACE_REACHED) {
+			if (trace_next_ns(s->trace) < begin)
+				break;
+			end = trace_next_ns(s->trace) + 1;
+		}
+		trace_session_snapshot(s, end, &newer);
+		try(report(plan, &newer, &older, &text));
+		snapshot_deinit(&older);
+		older = newer;
+		newer = (struct snapshot){};
+		begin = end;
+	}
+	return NULL;
+}
+
+static struct error *run(void *settings, const struct operands *operands, int *status)
+{
+	const struct watch_settings *s = settings;
+	cleanup(trace_session_close) struct trace_session session = {};
+	cleanup(plan_deinit) struct plan plan = {};
+
+	try(plan_parse(s, operands, &plan));
+	try(trace_options_check("watch", &s->trace));
+	if (!s->trace.input)
+		return watch_live(&plan);
+	try(trace_session_open("watch", &s->trace, &plan.names, &session));
+	try(watch_trace(&plan, &session));
+	return trace_session_end(&session, status);
 }
 
 const struct command cmd_watch = {

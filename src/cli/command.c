@@ -2,9 +2,11 @@
 #include "cli/command.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "core/util.h"
@@ -50,19 +52,26 @@ static struct error *devices_named(const struct device_list *devices, const stru
 	return NULL;
 }
 
+struct error *selection_masks(const struct selection_settings *settings, unsigned int *kinds,
+			      unsigned int *ops)
+{
+	*kinds = KINDS_ALL;
+	*ops = OPS_ALL;
+	if (settings->ops) {
+		try(blk_ops_parse(settings->ops, ops));
+		*kinds &= ~(1u << KIND_SEEK);
+	}
+	if (settings->kinds)
+		try(hist_kinds_parse(settings->kinds, kinds));
+	return NULL;
+}
+
 static struct error *selection_parse(const struct device_list *devices,
 				     const struct operands *names,
 				     const struct selection_settings *settings,
 				     struct live_selection *sel)
 {
-	sel->kinds = KINDS_ALL;
-	sel->ops = OPS_ALL;
-	if (settings->ops) {
-		try(blk_ops_parse(settings->ops, &sel->ops));
-		sel->kinds &= ~(1u << KIND_SEEK);
-	}
-	if (settings->kinds)
-		try(hist_kinds_parse(settings->kinds, &sel->kinds));
+	try(selection_masks(settings, &sel->kinds, &sel->ops));
 	return devices_named(devices, names, sel);
 }
 
@@ -125,6 +134,23 @@ void session_close(struct session *s)
 	live_close(s->live);
 	free((void *)s->selection.devices);
 	device_list_deinit(&s->devices);
+}
+
+struct error *signals_open(int *ret)
+{
+	sigset_t ending;
+	int fd;
+
+	sigemptyset(&ending);
+	sigaddset(&ending, SIGINT);
+	sigaddset(&ending, SIGTERM);
+	if (sigprocmask(SIG_BLOCK, &ending, NULL))
+		return error_errno(errno, "cannot block signals");
+	fd = signalfd(-1, &ending, SFD_CLOEXEC);
+	if (fd < 0)
+		return error_errno(errno, "cannot wait for signals");
+	*ret = fd;
+	return NULL;
 }
 
 struct error *output_write(const struct buf *out)

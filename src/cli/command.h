@@ -30,16 +30,6 @@ extern const struct command cmd_start, cmd_stop, cmd_status, cmd_show, cmd_reset
 /* The running system. */
 extern const struct live_paths system_paths;
 
-#define LADDER_DETAILS                                                                         \
-	"Ladders (bounds are inclusive; behind the last one is +inf):\n"                       \
-	"  10ms,20ms,50ms          a list\n"                                                   \
-	"  native:N,LO..HI         2^N bounds per doubling of time, as Prometheus has them\n"  \
-	"  log2,LO..HI             powers of two\n"                                            \
-	"  125,LO..HI              1, 2, 5, 10, 20, ...\n"                                     \
-	"  linear:STEP,LO..HI      LO, LO + STEP, ...\n"                                       \
-	"Times need a unit (ns us ms s); sizes are bytes (B KiB MiB GiB TiB); distances are\n" \
-	"sectors of 512 bytes, and generators of them go both ways with 0 in the middle."
-
 /* Options that several commands have. */
 struct selection_settings {
 	const char *kinds, *ops;
@@ -51,6 +41,10 @@ struct selection_settings {
 	{ "op", 'o', OPTION_STRING, offsetof(type, member.ops), "OP,...",                      \
 	  "only these: read, write, discard, flush (without -k, this leaves seek out)" }
 /* clang-format on */
+
+/* Masks of enum hist_kind and enum blk_op. */
+struct error *selection_masks(const struct selection_settings *settings, unsigned int *kinds,
+			      unsigned int *ops) must_check;
 
 enum output_format { FORMAT_TEXT, FORMAT_JSON };
 struct error *format_parse(const char *name, enum output_format *ret) must_check;
@@ -72,19 +66,8 @@ struct error *session_open_all(const struct operands *names,
 			       struct session *ret) must_check;
 void session_close(struct session *s);
 
-/* Ladders given as text, or NULL. */
-struct ladder_settings {
-	const char *spec[LADDER_KINDS];
-};
-/* clang-format off */
-#define LADDER_OPTIONS(type, member)                                                           \
-	{ "time", 0, OPTION_STRING, offsetof(type, member.spec[DIM_TIME]), "LADDER",           \
-	  "bounds of time" },                                                                  \
-	{ "size", 0, OPTION_STRING, offsetof(type, member.spec[DIM_SIZE]), "LADDER",           \
-	  "bounds of I/O size" },                                                              \
-	{ "seek", 0, OPTION_STRING, offsetof(type, member.spec[DIM_SECTORS]), "LADDER",        \
-	  "bounds of seek distance" }
-/* clang-format on */
+/* A descriptor that tells of SIGINT and SIGTERM, which stay blocked until the process ends. */
+struct error *signals_open(int *ret) must_check;
 
 /* Writes all of @out to standard output; a closed pipe is an error too. */
 struct error *output_write(const struct buf *out) must_check;

@@ -7,7 +7,7 @@
 
 #include "core/util.h"
 
-#define OPTIONS_MAX 16
+#define OPTIONS_MAX 24
 #define HELP 'h'
 /* Long options without a letter are numbered from here. */
 #define NO_LETTER 256

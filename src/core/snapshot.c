@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include "core/snapshot.h"
 
+#include <stdarg.h>
 #include <string.h>
 
 #include "core/util.h"
@@ -11,6 +12,9 @@ void snapshot_deinit(struct snapshot *s)
 		hist_deinit(&s->hists[i]);
 	for (unsigned int i = 0; i < s->n_ladders; i++)
 		free(s->ladders[i]);
+	for (unsigned int i = 0; i < s->n_notes; i++)
+		free(s->notes[i]);
+	free(s->notes);
 	free(s->hists);
 	free(s->ladders);
 	free(s->losses);
@@ -47,6 +51,16 @@ struct loss *snapshot_add_loss(struct snapshot *s, const char *name, const char 
 	s->losses = xreallocarray(s->losses, s->n_losses + 1, sizeof(*s->losses));
 	s->losses[s->n_losses] = (struct loss){ .name = name, .help = help, .count = count };
 	return &s->losses[s->n_losses++];
+}
+
+void snapshot_add_note(struct snapshot *s, const char *fmt, ...)
+{
+	va_list ap;
+
+	s->notes = xreallocarray(s->notes, s->n_notes + 1, sizeof(char *));
+	va_start(ap, fmt);
+	s->notes[s->n_notes++] = xvasprintf(fmt, ap);
+	va_end(ap);
 }
 
 static int compare(const void *pa, const void *pb)

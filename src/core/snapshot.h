@@ -22,13 +22,15 @@ struct snapshot {
 	int64_t time_ns;  /* CLOCK_REALTIME */
 	int64_t clock_ns; /* the same moment on a clock that never jumps; only differences count */
 	int64_t since_ns; /* CLOCK_REALTIME when the source began to count */
-	const char *source; /* static: "live" */
+	const char *source; /* static: "live", "blktrace" */
 	struct loss *losses;
 	unsigned int n_losses;
 	struct hist *hists;
 	unsigned int n_hists, hists_size;
 	struct ladder **ladders;
 	unsigned int n_ladders;
+	char **notes; /* sentences on how to read it, or what it lacks and why */
+	unsigned int n_notes;
 };
 
 void snapshot_deinit(struct snapshot *s);
@@ -42,6 +44,9 @@ struct hist *snapshot_add(struct snapshot *s);
 /* Returns it; the pointer is valid until the next call. */
 struct loss *snapshot_add_loss(struct snapshot *s, const char *name, const char *help,
 			       uint64_t count);
+
+void snapshot_add_note(struct snapshot *s, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
 
 void snapshot_sort(struct snapshot *s);
 

@@ -80,6 +80,20 @@ void json_losses(struct buf *out, const struct snapshot *snap)
 	buf_puts(out, "}");
 }
 
+/* Only if there are any. */
+static void notes(struct buf *out, const struct snapshot *snap)
+{
+	if (!snap->n_notes)
+		return;
+	json_key(out, "notes");
+	buf_puts(out, "[");
+	for (unsigned int i = 0; i < snap->n_notes; i++) {
+		json_element(out);
+		json_string(out, snap->notes[i]);
+	}
+	buf_puts(out, "]");
+}
+
 static void names(struct buf *out, const struct device_name *name)
 {
 	json_key_string(out, "device", name->disk);
@@ -172,6 +186,7 @@ void json_snapshot(const struct snapshot *snap, struct buf *out)
 	json_time(out, "since", snap->since_ns);
 	json_key_string(out, "source", snap->source);
 	json_losses(out, snap);
+	notes(out, snap);
 	json_key(out, "histograms");
 	buf_puts(out, "[");
 	for (unsigned int i = 0; i < snap->n_hists; i++)

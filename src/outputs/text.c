@@ -260,4 +260,6 @@ void text_snapshot(const struct snapshot *snap, unsigned int width, struct buf *
 	text_losses(snap, out);
 	if (out->len == before)
 		buf_puts(out, "  nothing\n");
+	for (unsigned int i = 0; i < snap->n_notes; i++)
+		buf_printf(out, "%sNote: %s.\n", i ? "" : "\n", snap->notes[i]);
 }

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "sources/blktrace/account.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/util.h"
+
+/* Partitions that have no minor number left on their disk's major, and all of NVMe. */
+#define BLOCK_EXT_MAJOR 259u
+
+static void device_free(struct trace_device *d)
+{
+	for (unsigned int i = 0; i < d->n_parts; i++) {
+		for (unsigned int k = 0; k < KIND_NR * OP_NR; k++) {
+			struct hist *h = d->parts[i].hists[k / OP_NR][k % OP_NR];
+
+			if (h)
+				hist_deinit(h);
+			free(h);
+		}
+	}
+	free(d->parts);
+	free(d->table_parts);
+	free(d);
+}
+
+void account_deinit(struct account *a)
+{
+	for (unsigned int i = 0; i < a->n_devices; i++)
+		device_free(a->devices[i]);
+	free(a->devices);
+	device_list_deinit(&a->known);
+	partition_tables_deinit(&a->tables);
+	*a = (struct account){};
+}
+
+static const struct device *known(const struct account *a, uint32_t number)
+{
+	for (unsigned int i = 0; i < a->known.n; i++) {
+		const struct device_name *n = &a->known.devices[i].name;
+
+		if (n->major == TRACE_MAJOR(number) && n->minor == TRACE_MINOR(number) &&
+		    !n->head[0])
+			return &a->known.devices[i];
+	}
+	return NULL;
+}
+
+static void number_text(uint32_t number, char ret[DEVICE_NAME_MAX])
+{
+	snprintf(ret, DEVICE_NAME_MAX, "%u:%u", TRACE_MAJOR(number), TRACE_MINOR(number));
+}
+
+const char *trace_device_name(const struct trace_device *d)
+{
+	return d->parts[0].name.disk;
+}
+
+static unsigned int part_add(struct account *a, struct trace_device *d, uint32_t number)
+{
+	struct trace_part *part;
+
+	if (a->n_parts == ACCOUNT_PARTS_MAX)
+		return 0;
+	a->n_parts++;
+	d->parts = xreallocarray(d->parts, d->n_parts + 1, sizeof(*d->parts));
+	part = &d->parts[d->n_parts];
+	*part = (struct trace_part){ .number = number };
+	if (d->n_parts)
+		memcpy(part->name.disk, d->parts[0].name.disk, DEVICE_NAME_MAX);
+	part->name.major = TRACE_MAJOR(number);
+	part->name.minor = TRACE_MINOR(number);
+	return d->n_parts++;
+}
+
+/*
+ * The table of the disk's name. A single table is the first device's, whatever it is called here:
+ * the trace may come from another machine.
+ */
+static const struct partition_table *table_of(const struct account *a, const char *disk)
+{
+	for (unsigned int i = 0; i < a->tables.n; i++)
+		if (!strcmp(a->tables.tables[i].disk, disk))
+			return &a->tables.tables[i];
+	return a->tables.n == 1 && !a->n_devices ? a->tables.tables : NULL;
+}
+
+/* The first section that matches; [default] is the first of all, and has no pattern. */
+static const struct config_rule *rule_of(const struct config *config, const char *disk)
+{
+	char name[DISK_NAME_LEN] = {};
+
+	memcpy(name, disk, strnlen(disk, sizeof(name) - 1));
+	for (unsigned int i = 1; i < config->n; i++)
+		if (glob_matches(&config->rules[i].glob, name))
+			return &config->rules[i];
+	return &config->rules[0];
+}
+
+static struct trace_device *device_add(struct account *a, uint32_t number)
+{
+	const struct device *in_sys = known(a, number);
+	struct trace_device *d;
+	char *disk;
+
+	if (a->n_parts == ACCOUNT_PARTS_MAX)
+		return NULL;
+	d = xcalloc(1, sizeof(*d));
+	d->number = number;
+	part_add(a, d, number);
+	disk = d->parts[0].name.disk;
+	if (in_sys && !in_sys->partno)
+		memcpy(disk, in_sys->name.disk, DEVICE_NAME_MAX);
+	else
+		number_text(number, disk);
+	d->table = table_of(a, disk);
+	if (d->table && !in_sys && d->table->disk[0])
+		memcpy(disk, d->table->disk, DEVICE_NAME_MAX);
+	if (d->table)
+		d->table_parts = xcalloc(d->table->n, sizeof(*d->table_parts));
+	d->rule = rule_of(a->config, disk);
+	a->devices = xreallocarray(a->devices, a->n_devices + 1, sizeof(struct trace_device *));
+	a->devices[a->n_devices++] = d;
+	return d;
+}
+
+struct trace_device *account_device(struct account *a, uint32_t number)
+{
+	if (a->n_devices && a->devices[a->last]->number == number)
+		return a->devices[a->last];
+	for (a->last = 0; a->last < a->n_devices; a->last++)
+		if (a->devices[a->last]->number == number)
+			return a->devices[a->last];
+	a->last = 0;
+	return device_add(a, number);
+}
+
+unsigned int account_part_at(struct account *a, struct trace_device *d, uint64_t sector)
+{
+	int entry = d->table ? partition_at(d->table, sector) : -1;
+	unsigned int part;
+
+	if (entry < 0)
+		return 0;
+	part = d->table_parts[entry];
+	if (!part) {
+		part = d->table_parts[entry] = part_add(a, d, 0);
+		if (part)
+			memcpy(d->parts[part].name.partition, d->table->entries[entry].name,
+			       DEVICE_NAME_MAX);
+	}
+	return part;
+}
+
+/*
+ * Devices that lie on others (dm, md, NVMe multipath) are remapped, too. Partitions begin behind
+ * the first sector, and their numbers are of their disk's major or of the one for all; the kernel
+ * has none on the devices that have no requests.
+ */
+static bool is_partition(const struct account *a, const struct trace_device *d,
+			 const struct event *ev)
+{
+	const struct device *from;
+
+	if (ev->to_device != d->number || ev->from_device == d->number || ev->sector <= ev->from ||
+	    (TRACE_MAJOR(ev->from_device) != TRACE_MAJOR(d->number) &&
+	     TRACE_MAJOR(ev->from_device) != BLOCK_EXT_MAJOR))
+		return false;
+	from = known(a, ev->from_device);
+	return !from || from->partno || from->request_based;
+}
+
+unsigned int account_part_remapped(struct account *a, struct trace_device *d,
+				   const struct event *ev)
+{
+	const struct device *in_sys;
+	unsigned int part = d->last_part;
+
+	if (part && d->parts[part].number == ev->from_device)
+		return part;
+	if (!is_partition(a, d, ev))
+		return 0;
+	for (part = 1; part < d->n_parts; part++)
+		if (d->parts[part].number == ev->from_device)
+			return d->last_part = part;
+	part = account_part_at(a, d, ev->sector);
+	if (part && !d->parts[part].number) {
+		d->parts[part].number = ev->from_device;
+		d->parts[part].name.major = TRACE_MAJOR(ev->from_device);
+		d->parts[part].name.minor = TRACE_MINOR(ev->from_device);
+		return d->last_part = part;
+	}
+	part = part_add(a, d, ev->from_device);
+	if (!part)
+		return 0;
+	in_sys = known(a, ev->from_device);
+	if (in_sys && in_sys->partno && !strcmp(in_sys->name.disk, d->parts[0].name.disk))
+		memcpy(d->parts[part].name.partition, in_sys->name.partition, DEVICE_NAME_MAX);
+	else
+		number_text(ev->from_device, d->parts[part].name.partition);
+	return d->last_part = part;
+}
+
+static struct hist *hist_of(struct trace_device *d, unsigned int part, enum hist_kind kind,
+			    enum blk_op op)
+{
+	struct hist **h = &d->parts[part].hists[kind][op];
+
+	if (!*h) {
+		const struct ladder *l = d->rule->ladders;
+
+		*h = xcalloc(1, sizeof(**h));
+		(*h)->kind = kind;
+		(*h)->op = op;
+		hist_init(*h, &l[kind == KIND_SEEK ? DIM_SECTORS : DIM_TIME],
+			  kind == KIND_SEEK || op == OP_FLUSH ? NULL : &l[DIM_SIZE]);
+	}
+	return *h;
+}
+
+static void hist_add(struct hist *h, unsigned int row, int64_t value)
+{
+	hist_row(h, row)[ladder_bucket(h->ladder, value)]++;
+	h->sums[row] = (int64_t)((uint64_t)h->sums[row] + (uint64_t)value);
+}
+
+void account_time(struct trace_device *d, unsigned int part, enum blk_op op, enum hist_kind kind,
+		  uint32_t bytes, int64_t ns)
+{
+	struct hist *h;
+
+	if (!(d->rule->kinds & 1u << kind))
+		return;
+	h = hist_of(d, part, kind, op);
+	hist_add(h, h->sizes ? ladder_bucket(h->sizes, bytes) : 0, ns);
+}
+
+void account_seek(struct trace_device *d, unsigned int part, int64_t sectors)
+{
+	if (d->rule->kinds & 1u << KIND_SEEK)
+		hist_add(hist_of(d, part, KIND_SEEK, 0), 0, sectors);
+}

@@ -1,0 +1,695 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "sources/blktrace/pair.h"
+
+#include <string.h>
+
+#include "core/units.h"
+#include "core/util.h"
+
+#define NONE UINT32_MAX
+#define TIME_NONE UINT64_MAX
+/*
+ * Entries of one hash that are looked at; of more the oldest are given up. More than can be alike
+ * by chance, and few enough for a trace that was made to be slow.
+ */
+#define CHAIN_MAX 1024u
+/* An event makes no more entries than this. */
+#define ENTRIES_PER_EVENT 4u
+/* Operations that only a key has, beyond enum blk_op. */
+#define KEY_ZONE_APPEND OP_NR
+
+enum state {
+	FREE,
+	QUEUED, /* a bio, or a request that is not at the device */
+	ISSUED,
+	ENDING, /* its data is written, the flush behind it is not done */
+};
+
+/* Flushes that a write asks for: before it, and of itself. */
+enum asked {
+	ASKED_FLUSH = 1,
+	ASKED_FUA = 2,
+};
+
+/* What a bio has been through, a bit each. */
+enum seen {
+	SEEN_REMAP = 1,
+	SEEN_QUEUE = 2,
+	SEEN_GET = 4,
+	SEEN_MERGE = 8,
+	SEEN_INSERT = 16,
+	SEEN_SPLIT = 32,
+	SEEN_REQUEUE = 64,
+};
+
+struct request {
+	uint64_t sector; /* the key's */
+	uint64_t start;  /* time of Q, or of what came first; or TIME_NONE */
+	uint64_t get;    /* time of G, or TIME_NONE */
+	uint64_t issue;  /* time of the last D */
+	int64_t seek;
+	struct trace_device *device;
+	uint32_t bytes; /* what is left of it */
+	uint32_t size;  /* at issue */
+	uint32_t events;
+	uint32_t prev, next;   /* with the same hash; next also if it is free */
+	uint32_t older, newer; /* by age */
+	uint16_t part;
+	uint8_t op; /* the key's */
+	uint8_t state, seen;
+	uint8_t asked; /* for flushes, ASKED_... */
+	bool has_seek;
+	bool has_part; /* an A said it */
+	bool flushes;  /* a sequence of them, and completes twice */
+};
+
+/* Entries of one hash, the oldest first. */
+struct bucket {
+	uint32_t head, tail, n;
+};
+
+_Static_assert(ACCOUNT_PARTS_MAX <= UINT16_MAX, "a part fits");
+
+void pair_init(struct pair *p, struct account *account, enum trace_start start)
+{
+	*p = (struct pair){
+		.account = account,
+		.start = start,
+		.free = NONE,
+		.oldest = NONE,
+		.newest = NONE,
+	};
+}
+
+void pair_deinit(struct pair *p)
+{
+	free(p->requests);
+	free(p->table);
+	*p = (struct pair){};
+}
+
+/* --- the table --- */
+
+static inline uint32_t hash(const struct trace_device *d, uint64_t sector, uint8_t op)
+{
+	return (uint32_t)((sector ^ (uint64_t)d->number << 40 ^ (uint64_t)op << 32) *
+				  0x9e3779b97f4a7c15ull >>
+			  32);
+}
+
+static inline struct bucket *bucket_of(const struct pair *p, const struct trace_device *d,
+				       uint64_t sector, uint8_t op)
+{
+	return &p->table[hash(d, sector, op) & (p->table_size - 1)];
+}
+
+static void chain(struct pair *p, uint32_t i)
+{
+	struct request *r = &p->requests[i];
+	struct bucket *b = bucket_of(p, r->device, r->sector, r->op);
+
+	r->prev = b->tail;
+	r->next = NONE;
+	*(b->tail == NONE ? &b->head : &p->requests[b->tail].next) = i;
+	b->tail = i;
+	b->n++;
+}
+
+static void unchain(struct pair *p, uint32_t i)
+{
+	const struct request *r = &p->requests[i];
+	struct bucket *b = bucket_of(p, r->device, r->sector, r->op);
+
+	*(r->prev == NONE ? &b->head : &p->requests[r->prev].next) = r->next;
+	*(r->next == NONE ? &b->tail : &p->requests[r->next].prev) = r->prev;
+	b->n--;
+}
+
+static void grow(struct pair *p)
+{
+	p->size = p->size ? 2 * p->size : 256;
+	p->requests = xreallocarray(p->requests, p->size, sizeof(*p->requests));
+	p->table_size = 2 * p->size;
+	p->table = xreallocarray(p->table, p->table_size, sizeof(*p->table));
+	for (uint32_t i = 0; i < p->table_size; i++)
+		p->table[i] = (struct bucket){ .head = NONE, .tail = NONE };
+	/* By age, so that the order of those that are alike stays. */
+	for (uint32_t i = p->oldest; i != NONE; i = p->requests[i].newer)
+		chain(p, i);
+}
+
+static void release(struct pair *p, uint32_t i)
+{
+	struct request *r = &p->requests[i];
+
+	unchain(p, i);
+	*(r->older == NONE ? &p->oldest : &p->requests[r->older].newer) = r->newer;
+	*(r->newer == NONE ? &p->newest : &p->requests[r->newer].older) = r->older;
+	r->state = FREE;
+	r->next = p->free;
+	p->free = i;
+	p->n_requests--;
+}
+
+/* The request is not counted. */
+static void give_up(struct pair *p, uint32_t i)
+{
+	p->classes[CLASS_UNFINISHED] += p->requests[i].events;
+	p->in_flight -= p->requests[i].events;
+	p->notes[NOTE_UNMATCHED_ISSUE] += p->requests[i].state == ISSUED;
+	release(p, i);
+}
+
+/* A new entry, QUEUED; there is room. */
+static uint32_t add(struct pair *p, struct trace_device *d, uint64_t sector, uint8_t op,
+		    uint32_t bytes)
+{
+	uint32_t i = p->free;
+
+	if (i == NONE)
+		i = p->n_requests;
+	else
+		p->free = p->requests[i].next;
+	p->n_requests++;
+	p->requests[i] = (struct request){
+		.sector = sector,
+		.start = TIME_NONE,
+		.get = TIME_NONE,
+		.device = d,
+		.bytes = bytes,
+		.op = op,
+		.state = QUEUED,
+		.older = p->newest,
+		.newer = NONE,
+	};
+	*(p->newest == NONE ? &p->oldest : &p->requests[p->newest].newer) = i;
+	p->newest = i;
+	chain(p, i);
+	return i;
+}
+
+/* What an event is looked up by. */
+struct key {
+	struct trace_device *device;
+	uint64_t sector;
+	uint32_t bytes;
+	uint8_t op;
+};
+
+static inline bool same_key(const struct request *r, const struct key *key)
+{
+	return r->sector == key->sector && r->op == key->op && r->device == key->device;
+}
+
+/* Makes room for what an event may add. */
+static void make_room(struct pair *p, const struct key *key)
+{
+	struct bucket *b;
+
+	while (p->n_requests + ENTRIES_PER_EVENT > PAIR_REQUESTS_MAX)
+		give_up(p, p->oldest);
+	if (p->n_requests + ENTRIES_PER_EVENT > p->size)
+		grow(p);
+	b = bucket_of(p, key->device, key->sector, key->op);
+	while (b->n > CHAIN_MAX)
+		give_up(p, b->head);
+}
+
+/* For all entries of the key's hash, the oldest first. */
+#define FOR_EACH_ALIKE(p, key, i)                                                      \
+	for (uint32_t i = bucket_of(p, (key)->device, (key)->sector, (key)->op)->head, \
+		      left_ = CHAIN_MAX;                                               \
+	     i != NONE && left_; i = (p)->requests[i].next, left_--)
+
+/*
+ * The oldest one that is queued there and has not been through any of @seen. What has no bytes is
+ * another kind of thing; appends to a zone all have its first sector and are told apart by size.
+ */
+static uint32_t find_queued(const struct pair *p, const struct key *key, unsigned int seen)
+{
+	FOR_EACH_ALIKE(p, key, i)
+	{
+		const struct request *r = &p->requests[i];
+
+		if (same_key(r, key) && r->state == QUEUED && !(r->seen & seen) &&
+		    !r->bytes == !key->bytes &&
+		    (key->op != KEY_ZONE_APPEND || r->bytes == key->bytes))
+			return i;
+	}
+	return NONE;
+}
+
+/* The oldest one in @state that has just these bytes, or the newest one. */
+static uint32_t find_exact(const struct pair *p, const struct key *key, enum state state,
+			   bool newest)
+{
+	uint32_t found = NONE;
+
+	FOR_EACH_ALIKE(p, key, i)
+	{
+		const struct request *r = &p->requests[i];
+
+		if (r->state != state || !same_key(r, key) || r->bytes != key->bytes)
+			continue;
+		if (!newest)
+			return i;
+		found = i;
+	}
+	return found;
+}
+
+/* --- bios --- */
+
+static void note_event(struct pair *p, uint32_t i)
+{
+	p->requests[i].events++;
+	p->in_flight++;
+}
+
+/* Leaves the first @bytes to an entry, and makes another of the rest. */
+static void split(struct pair *p, uint32_t i, uint32_t bytes)
+{
+	struct request *r = &p->requests[i], *n;
+
+	n = &p->requests[add(p, r->device, r->sector + bytes / SECTOR_SIZE, r->op,
+			     r->bytes - bytes)];
+	/* It is still to be given a request. */
+	n->seen = r->seen & (SEEN_REMAP | SEEN_QUEUE);
+	n->start = r->start;
+	n->part = r->part;
+	n->has_part = r->has_part;
+	n->asked = r->asked;
+	r->bytes = bytes;
+	p->notes[NOTE_SPLIT]++;
+}
+
+/* What each event of a bio adds, and what an entry must not have been through to be its. */
+static const struct {
+	uint8_t adds, excludes;
+} bio_events[ACTION_NR] = {
+	[ACTION_REMAP] = { SEEN_REMAP, 0xff },
+	[ACTION_QUEUE] = { SEEN_QUEUE, 0xff & ~SEEN_REMAP },
+	[ACTION_SPLIT] = { SEEN_SPLIT, SEEN_GET | SEEN_MERGE | SEEN_INSERT | SEEN_REQUEUE },
+	[ACTION_GET_REQUEST] = { SEEN_GET, SEEN_GET | SEEN_MERGE | SEEN_INSERT | SEEN_REQUEUE },
+	[ACTION_BACK_MERGE] = { SEEN_MERGE, SEEN_MERGE | SEEN_REQUEUE },
+	[ACTION_FRONT_MERGE] = { SEEN_MERGE, SEEN_MERGE | SEEN_REQUEUE },
+	[ACTION_INSERT] = { SEEN_INSERT, SEEN_INSERT },
+};
+
+/* The flushes that a write asks for. */
+static uint8_t asked_by(uint32_t category)
+{
+	if (!(category & CATEGORY_WRITE))
+		return 0;
+	return (category & CATEGORY_FLUSH ? ASKED_FLUSH : 0) |
+	       (category & CATEGORY_FUA ? ASKED_FUA : 0);
+}
+
+static void bio_event(struct pair *p, const struct key *key, const struct event *ev)
+{
+	uint8_t adds = bio_events[ev->action].adds;
+	uint32_t i = NONE;
+	struct request *r;
+	bool is_new;
+
+	if (adds != SEEN_REMAP)
+		i = find_queued(p, key, bio_events[ev->action].excludes);
+	is_new = i == NONE;
+	if (is_new)
+		i = add(p, key->device, key->sector, key->op, key->bytes);
+	r = &p->requests[i];
+	if (r->bytes > key->bytes && adds & (SEEN_SPLIT | SEEN_GET | SEEN_MERGE))
+		split(p, i, key->bytes);
+	if (is_new || adds == SEEN_QUEUE) {
+		r->start = ev->time;
+		r->bytes = key->bytes;
+	}
+	if (adds == SEEN_GET)
+		r->get = ev->time;
+	if (adds == SEEN_REMAP) {
+		r->part = (uint16_t)account_part_remapped(p->account, key->device, ev);
+		r->has_part = r->part;
+	}
+	r->seen |= adds;
+	r->asked |= asked_by(ev->category);
+	note_event(p, i);
+	/* A alone may be of a device that is traced for its bios only. */
+	key->device->has_bio = key->device->has_bio || adds != SEEN_REMAP;
+}
+
+/* Adds to a request the bio that follows it. */
+static void fold(struct pair *p, struct request *r, uint32_t from)
+{
+	struct request *b = &p->requests[from];
+
+	if (b->start < r->start) {
+		/* The partition is that of the bio that came first. */
+		r->start = b->start;
+		r->part = b->part;
+		r->has_part = b->has_part;
+	}
+	if (b->get < r->get)
+		r->get = b->get;
+	r->seen |= b->seen & SEEN_QUEUE;
+	r->bytes += b->bytes;
+	r->events += b->events;
+	r->asked |= b->asked;
+	release(p, from);
+}
+
+/* Takes the bios that make up a request together. NONE: not one is known. */
+static uint32_t gather(struct pair *p, const struct key *key)
+{
+	uint32_t i = find_queued(p, key, 0), b;
+	uint32_t rest;
+
+	if (i == NONE)
+		return NONE;
+	if (p->requests[i].bytes > key->bytes)
+		split(p, i, key->bytes);
+	while ((rest = key->bytes - p->requests[i].bytes) && !(rest % SECTOR_SIZE)) {
+		struct key next = *key;
+
+		next.sector += p->requests[i].bytes / SECTOR_SIZE;
+		next.bytes = rest;
+		b = find_queued(p, &next, 0);
+		if (b == NONE || b == i)
+			break;
+		if (p->requests[b].bytes > rest)
+			split(p, b, rest);
+		fold(p, &p->requests[i], b);
+	}
+	return i;
+}
+
+/* --- requests --- */
+
+static void find_part(struct pair *p, struct request *r, const struct event *ev)
+{
+	if (!r->has_part && r->op != OP_FLUSH)
+		r->part = (uint16_t)account_part_at(p->account, r->device, ev->sector);
+}
+
+/*
+ * Where requeues are not recorded, a request is issued twice. Another one that is just like it
+ * would have been queued before.
+ */
+static uint32_t requeued_unseen(struct pair *p, const struct key *key)
+{
+	uint32_t i = NONE;
+
+	if (key->device->has_bio && key->op != OP_FLUSH)
+		i = find_exact(p, key, ISSUED, true);
+	if (i != NONE)
+		p->notes[NOTE_REQUEUED]++;
+	return i;
+}
+
+static void issue(struct pair *p, const struct key *key, const struct event *ev)
+{
+	struct trace_device *d = key->device;
+	uint32_t i = gather(p, key);
+	struct request *r;
+
+	if (i == NONE)
+		i = requeued_unseen(p, key);
+	if (i == NONE)
+		i = add(p, d, key->sector, key->op, key->bytes);
+	r = &p->requests[i];
+	r->state = ISSUED;
+	r->issue = ev->time;
+	r->bytes = r->size = key->bytes;
+	/* What the device is not asked for, the kernel does by flushes of its own. */
+	r->flushes = r->asked & ~asked_by(ev->category);
+	note_event(p, i);
+	find_part(p, r, ev);
+	d->has_issue = true;
+	if (key->op == OP_FLUSH)
+		return;
+	r->has_seek = d->has_head;
+	r->seek = (int64_t)(ev->sector - (uint64_t)d->head);
+	d->head = (int64_t)(ev->sector + key->bytes / SECTOR_SIZE);
+	d->has_head = true;
+}
+
+static void requeue(struct pair *p, const struct key *key)
+{
+	uint32_t i = find_exact(p, key, ISSUED, true);
+
+	if (i == NONE)
+		i = find_queued(p, key, 0); /* the driver did not take it */
+	if (i == NONE) {
+		p->classes[CLASS_UNMATCHED_REQUEUE]++;
+		return;
+	}
+	p->requests[i].state = QUEUED;
+	/* It may be inserted again. */
+	p->requests[i].seen = (p->requests[i].seen | SEEN_REQUEUE) & (uint8_t)~SEEN_INSERT;
+	p->notes[NOTE_REQUEUED]++;
+	note_event(p, i);
+}
+
+static enum blk_op real_op(const struct request *r)
+{
+	return r->op == KEY_ZONE_APPEND ? OP_WRITE : (enum blk_op)r->op;
+}
+
+/* Counts one kind of time; false if it is negative. */
+static bool count_time(const struct request *r, enum hist_kind kind, uint64_t from, uint64_t to)
+{
+	if (to < from)
+		return false;
+	account_time(r->device, r->part, real_op(r), kind, r->size, (int64_t)(to - from));
+	return true;
+}
+
+/* When the request began, as it was asked for, or TIME_NONE. */
+static uint64_t start_of(struct pair *p, const struct request *r)
+{
+	bool get = r->get != TIME_NONE && (p->start == TRACE_START_GET || !(r->seen & SEEN_QUEUE));
+
+	if (r->start == TIME_NONE)
+		return TIME_NONE;
+	p->starts[get ? 1 : r->seen & SEEN_QUEUE ? 0 : 2]++;
+	return get ? r->get : r->start;
+}
+
+/* What ends with the device's part of it; false if something was negative. */
+static bool count_service(const struct request *r, uint64_t now)
+{
+	bool ok = count_time(r, KIND_SERVICE, r->issue, now);
+
+	if (r->start != TIME_NONE)
+		ok &= count_time(r, KIND_QUEUE, r->start, r->issue);
+	if (r->has_seek)
+		account_seek(r->device, r->part, r->seek);
+	return ok;
+}
+
+/* The request is over. */
+static void end(struct pair *p, uint32_t i, uint64_t now, bool ok)
+{
+	struct request *r = &p->requests[i];
+
+	if (r->start == TIME_NONE)
+		p->notes[NOTE_NO_START]++;
+	else
+		ok &= count_time(r, KIND_REQUEST, r->start, now);
+	p->notes[NOTE_NEGATIVE] += !ok;
+	r->device->parts[r->part].bytes[real_op(r)] += r->size;
+	p->classes[CLASS_MATCHED] += r->events;
+	p->in_flight -= r->events;
+	release(p, i);
+}
+
+/* Gives it another key. */
+static void move(struct pair *p, uint32_t i, uint64_t sector, uint32_t bytes)
+{
+	unchain(p, i);
+	p->requests[i].sector = sector;
+	p->requests[i].bytes = bytes;
+	chain(p, i);
+}
+
+static void complete_issued(struct pair *p, uint32_t i, const struct key *key, uint64_t now)
+{
+	struct request *r = &p->requests[i];
+	bool ok;
+
+	note_event(p, i);
+	if (key->bytes < r->bytes && key->bytes) {
+		p->notes[NOTE_PARTIAL]++;
+		move(p, i, r->sector + key->bytes / SECTOR_SIZE, r->bytes - key->bytes);
+		return;
+	}
+	r->start = start_of(p, r);
+	ok = count_service(r, now);
+	if (!r->flushes || !r->size) {
+		end(p, i, now, ok);
+		return;
+	}
+	/* It completes once more, without data, when the last flush is done. */
+	p->notes[NOTE_NEGATIVE] += !ok;
+	r->state = ENDING;
+	move(p, i, r->sector - (r->size - r->bytes) / SECTOR_SIZE, 0);
+}
+
+/* The last completion of a flush sequence, or of a bio, or of a request whose D is missing. */
+static void complete_other(struct pair *p, const struct key *key, const struct event *ev)
+{
+	bool empty_write = !key->bytes && key->op == OP_WRITE;
+	struct trace_device *d = key->device;
+	uint32_t i = empty_write ? find_exact(p, key, ENDING, false) : NONE;
+
+	if (i == NONE) {
+		i = gather(p, key);
+		if (i == NONE) {
+			p->classes[CLASS_UNMATCHED_COMPLETE]++;
+			return;
+		}
+		p->requests[i].size = key->bytes;
+		p->requests[i].start = start_of(p, &p->requests[i]);
+		find_part(p, &p->requests[i], ev);
+		p->notes[NOTE_UNISSUED] += empty_write;
+		p->notes[NOTE_NO_ISSUE] += d->has_issue && !empty_write;
+	}
+	note_event(p, i);
+	end(p, i, ev->time, true);
+}
+
+/* The request that has just this left, or more of it, or (what should not be) less. */
+static uint32_t find_issued(struct pair *p, const struct key *key)
+{
+	/*
+	 * Of requests that are alike the oldest should end first. But where requeues cannot be seen,
+	 * or events were lost, an old one may have been left over, and would make an outlier up.
+	 */
+	bool newest = key->device->lossy || !key->device->has_bio;
+	uint32_t found = find_exact(p, key, ISSUED, newest);
+
+	if (found != NONE) {
+		p->notes[NOTE_AMBIGUOUS] += find_exact(p, key, ISSUED, !newest) != found;
+		return found;
+	}
+	FOR_EACH_ALIKE(p, key, i)
+	if (p->requests[i].state == ISSUED && same_key(&p->requests[i], key) && key->bytes &&
+	    p->requests[i].bytes)
+		return i;
+	return NONE;
+}
+
+static void complete(struct pair *p, const struct key *key, const struct event *ev)
+{
+	uint32_t i = find_issued(p, key);
+
+	key->device->has_complete = true;
+	if (i != NONE)
+		complete_issued(p, i, key, ev->time);
+	else
+		complete_other(p, key, ev);
+}
+
+/* --- events --- */
+
+static enum blk_op op_of(uint32_t category)
+{
+	if (category & CATEGORY_DISCARD)
+		return OP_DISCARD;
+	if (category & CATEGORY_WRITE)
+		return OP_WRITE;
+	return category & CATEGORY_FLUSH ? OP_FLUSH : OP_READ;
+}
+
+/* Another trace of the device begins; its CPUs do so one after the other. */
+static void restart(struct pair *p, struct trace_device *d, uint64_t now)
+{
+	const uint64_t together = 5000000000ull;
+
+	if (d->restarted && now >= d->restarted && now - d->restarted < together)
+		return;
+	d->restarted = now;
+	d->has_head = false;
+	for (uint32_t i = p->oldest, newer; i != NONE; i = newer) {
+		newer = p->requests[i].newer;
+		if (p->requests[i].device == d)
+			give_up(p, i);
+	}
+}
+
+static bool count_class(struct pair *p, enum pair_class class)
+{
+	p->classes[class]++;
+	return class != CLASS_UNKNOWN;
+}
+
+bool pair_event(struct pair *p, const struct event *ev)
+{
+	bool append = ev->category & CATEGORY_ZONE_APPEND;
+	struct key key = { .sector = append ? 0 : ev->sector, .bytes = ev->bytes };
+
+	if (ev->category & CATEGORY_NOTIFY)
+		return count_class(p, CLASS_NOTIFY);
+	key.device = account_device(p->account, ev->device);
+	if (!key.device)
+		return count_class(p, CLASS_UNKNOWN);
+	if (ev->lost) {
+		p->notes[NOTE_LOST] += ev->lost;
+		key.device->lossy = true;
+	}
+	if (ev->restart)
+		restart(p, key.device, ev->time);
+	if (key.device->rule->ignore)
+		return count_class(p, CLASS_IGNORED);
+	if (ev->category & CATEGORY_PASSTHROUGH)
+		return count_class(p, CLASS_PASSTHROUGH);
+	key.op = append ? KEY_ZONE_APPEND : (uint8_t)op_of(ev->category);
+	make_room(p, &key);
+	switch (ev->action) {
+	case ACTION_REMAP:
+		if (ev->to_device && ev->to_device != ev->device)
+			return count_class(p, CLASS_STACKED);
+		bio_event(p, &key, ev);
+		return true;
+	case ACTION_QUEUE:
+	case ACTION_SPLIT:
+	case ACTION_GET_REQUEST:
+	case ACTION_BACK_MERGE:
+	case ACTION_FRONT_MERGE:
+	case ACTION_INSERT:
+		bio_event(p, &key, ev);
+		return true;
+	case ACTION_ISSUE:
+		issue(p, &key, ev);
+		return true;
+	case ACTION_REQUEUE:
+		requeue(p, &key);
+		return true;
+	case ACTION_COMPLETE:
+		/* Without the category it only says where an append has been written. */
+		if (!(ev->category & CATEGORY_COMPLETE))
+			return count_class(p, CLASS_NO_REQUEST);
+		complete(p, &key, ev);
+		return true;
+	case ACTION_SLEEP:
+	case ACTION_PLUG:
+	case ACTION_UNPLUG:
+	case ACTION_UNPLUG_TIMER:
+	case ACTION_BOUNCE:
+	case ACTION_ABORT:
+	case ACTION_DRIVER_DATA:
+	case ACTION_ZONE_PLUG:
+	case ACTION_ZONE_UNPLUG:
+		return count_class(p, CLASS_NO_REQUEST);
+	default:
+		return count_class(p, CLASS_UNKNOWN);
+	}
+}
+
+uint64_t pair_issued(const struct pair *p)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = p->oldest; i != NONE; i = p->requests[i].newer)
+		n += p->requests[i].state == ISSUED;
+	return n;
+}
