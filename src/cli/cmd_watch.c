@@ -2,6 +2,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/timerfd.h>
@@ -269,6 +270,8 @@ static struct error *watch_trace(const struct plan *plan, struct trace_session *
 		newer = (struct snapshot){};
 		begin = end;
 	}
+	for (unsigned int i = 0; i < older.n_notes; i++)
+		fprintf(stderr, "Note: %s.\n", older.notes[i]);
 	return NULL;
 }
 

@@ -177,12 +177,10 @@ struct error *trace_session_read(struct trace_session *s, int64_t until_ns, enum
 
 		if (state == TRACE_WAITING && passed)
 			state = TRACE_REACHED;
+		if (state != TRACE_END && is_stopped(s))
+			state = TRACE_END;
 		if (state == TRACE_REACHED || state == TRACE_END) {
 			*ret = state;
-			break;
-		}
-		if (is_stopped(s)) {
-			*ret = TRACE_END;
 			break;
 		}
 		progress(s);
