@@ -37,6 +37,7 @@ struct trace_device {
 	unsigned int *table_parts;           /* by entry of table: the part, or 0; owned */
 	/* Kinds of events that it has had. */
 	bool has_bio, has_issue, has_complete;
+	bool has_requests;  /* one has completed, and not only bios */
 	bool lossy;         /* events were lost */
 	bool has_head;      /* it was issued a request */
 	int64_t head;       /* the sector behind that request */

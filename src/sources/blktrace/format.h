@@ -56,6 +56,7 @@ enum trace_category {
 	CATEGORY_WRITE = 1u << 1,
 	CATEGORY_FLUSH = 1u << 2, /* a flush, or a write that asks for one before it */
 	CATEGORY_COMPLETE = 1u << 7,
+	CATEGORY_FS = 1u << 8, /* of requests that are not passthrough; bios have neither */
 	CATEGORY_PASSTHROUGH = 1u << 9,
 	CATEGORY_NOTIFY = 1u << 10,
 	CATEGORY_DISCARD = 1u << 13,

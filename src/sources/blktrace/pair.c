@@ -534,6 +534,20 @@ static void complete_issued(struct pair *p, uint32_t i, const struct key *key, u
 	move(p, i, r->sector - (r->size - r->bytes) / SECTOR_SIZE, 0);
 }
 
+/* Of a request at the device some of which is left; a bad sector may end it before the first one. */
+static bool complete_none(struct pair *p, const struct key *key)
+{
+	FOR_EACH_ALIKE(p, key, i)
+	{
+		if (p->requests[i].state != ISSUED || !same_key(&p->requests[i], key))
+			continue;
+		p->notes[NOTE_PARTIAL]++;
+		note_event(p, i);
+		return true;
+	}
+	return false;
+}
+
 /* The last completion of a flush sequence, or of a bio, or of a request whose D is missing. */
 static void complete_other(struct pair *p, const struct key *key, const struct event *ev)
 {
@@ -544,13 +558,14 @@ static void complete_other(struct pair *p, const struct key *key, const struct e
 	if (i == NONE) {
 		i = gather(p, key);
 		if (i == NONE) {
-			p->classes[CLASS_UNMATCHED_COMPLETE]++;
+			p->classes[CLASS_UNMATCHED_COMPLETE] += key->bytes ||
+								!complete_none(p, key);
 			return;
 		}
 		p->requests[i].size = key->bytes;
 		p->requests[i].start = start_of(p, &p->requests[i]);
 		find_part(p, &p->requests[i], ev);
-		p->notes[NOTE_UNISSUED] += empty_write;
+		p->notes[NOTE_UNISSUED] += empty_write && d->has_issue;
 		p->notes[NOTE_NO_ISSUE] += d->has_issue && !empty_write;
 	}
 	note_event(p, i);
@@ -580,9 +595,11 @@ static uint32_t find_issued(struct pair *p, const struct key *key)
 
 static void complete(struct pair *p, const struct key *key, const struct event *ev)
 {
-	uint32_t i = find_issued(p, key);
+	bool is_bio = !(ev->category & CATEGORY_FS);
+	uint32_t i = is_bio ? NONE : find_issued(p, key);
 
 	key->device->has_complete = true;
+	key->device->has_requests |= !is_bio;
 	if (i != NONE)
 		complete_issued(p, i, key, ev->time);
 	else

@@ -62,10 +62,11 @@ static struct error *entry_parse(char *node, char *values, uint64_t unit, struct
 {
 	struct partition_entry e = {};
 	uint64_t start = 0, size = 0;
-	bool has_start = false, has_size = false, extended = false;
+	bool has_start = false, has_size = false, has_type = false, extended = false;
 	char *item;
 
 	try(node_name(node, e.name));
+	/* The first of each counts: a name comes last, and may have anything in it. */
 	while ((item = strsep(&values, ","))) {
 		char *value = strchr(item, '='), *key;
 
@@ -74,14 +75,15 @@ static struct error *entry_parse(char *node, char *values, uint64_t unit, struct
 		*value++ = '\0';
 		key = trim(item);
 		value = trim(value);
-		if (!strcmp(key, "start")) {
+		if (!strcmp(key, "start") && !has_start) {
 			try(parse_u64(value, 0, SECTORS_MAX, &start));
 			has_start = true;
-		} else if (!strcmp(key, "size")) {
+		} else if (!strcmp(key, "size") && !has_size) {
 			try(parse_u64(value, 0, SECTORS_MAX, &size));
 			has_size = true;
-		} else if (!strcmp(key, "type")) {
+		} else if (!strcmp(key, "type") && !has_type) {
 			extended = is_extended(value);
+			has_type = true;
 		}
 	}
 	if (!has_start || !has_size)
