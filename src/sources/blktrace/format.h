@@ -45,8 +45,13 @@ enum trace_action {
 	ACTION_DRIVER_DATA = 17,
 	ACTION_ZONE_PLUG = 18,
 	ACTION_ZONE_UNPLUG = 19,
-	ACTION_NR
+	ACTION_NR,
+	ACTION_DAMAGED = 0xffff, /* ours: it is not to be believed */
 };
+
+/* No clock is beyond this, and no request takes longer: 146 years and 104 days, in ns. */
+#define TRACE_TIME_MAX (1ull << 62)
+#define TRACE_INTERVAL_MAX (1ull << 53)
 
 /* Of CATEGORY_NOTIFY records, in place of the action. */
 enum trace_notify { NOTIFY_PROCESS, NOTIFY_TIMESTAMP, NOTIFY_MESSAGE };

@@ -184,6 +184,13 @@ static void check(struct sorter *s, struct row *row, struct event *ev)
 	row->sequence = ev->sequence;
 }
 
+/* A single time like this would have everything wait for it, or nothing. */
+static bool is_wild(const struct sorter *s, const struct event *ev)
+{
+	return ev->time >= TRACE_TIME_MAX ||
+	       (s->begun && ev->time > s->newest && ev->time - s->newest > TRACE_INTERVAL_MAX);
+}
+
 /* Takes note of an event that was read. */
 static struct row *arrived(struct sorter *s, struct event *ev)
 {
@@ -198,6 +205,12 @@ static struct row *arrived(struct sorter *s, struct event *ev)
 		ev->sector = ev->time;
 		ev->time = row->time;
 		return row;
+	}
+	if (is_wild(s, ev)) {
+		stream_problem(&s->stream, PROBLEM_TIME, ev->offset, ev->time);
+		ev->action = ACTION_DAMAGED;
+		ev->time = row ? row->time : s->newest;
+		return row ? row : &s->rows[0];
 	}
 	if (row)
 		check(s, row, ev);

@@ -454,10 +454,10 @@ static enum blk_op real_op(const struct request *r)
 	return r->op == KEY_ZONE_APPEND ? OP_WRITE : (enum blk_op)r->op;
 }
 
-/* Counts one kind of time; false if it is negative. */
+/* Counts one kind of time; false if it is negative, or longer than can be. */
 static bool count_time(const struct request *r, enum hist_kind kind, uint64_t from, uint64_t to)
 {
-	if (to < from)
+	if (to < from || to - from > TRACE_INTERVAL_MAX)
 		return false;
 	account_time(r->device, r->part, real_op(r), kind, r->size, (int64_t)(to - from));
 	return true;

@@ -387,6 +387,13 @@ void stream_problem_text(const struct stream *s, enum stream_problem problem, st
 			   "; intervals across it may be wrong",
 			   detail, offset);
 		break;
+	case PROBLEM_TIME:
+		buf_printf(out,
+			   "the event at offset %" PRIu64 " has a time that cannot be, %" PRIu64
+			   " ns: it was passed over",
+			   offset, detail);
+		more = "such events";
+		break;
 	case PROBLEM_UNKNOWN:
 		buf_printf(out,
 			   "the event at offset %" PRIu64 " is of kind %" PRIu64

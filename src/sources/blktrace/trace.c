@@ -147,7 +147,8 @@ static void use(struct trace *t, const struct event *ev, unsigned int from)
 		if (ev->time > t->last)
 			t->last = ev->time;
 	}
-	if (!pair_event(&t->pair, ev)) {
+	/* What is damaged was said before. */
+	if (!pair_event(&t->pair, ev) && ev->action != ACTION_DAMAGED) {
 		bool crowd = ev->action && ev->action < ACTION_NR;
 
 		stream_problem(order_stream(t->order, from),
@@ -268,11 +269,11 @@ static const struct {
 	[CLASS_PASSTHROUGH] = { "passthrough", "events of driver commands, in no histogram" },
 	[CLASS_STACKED] = { "stacked", "A of devices on others, in sectors of another device" },
 	[CLASS_IGNORED] = { "ignored", "events of devices that the configuration ignores" },
-	[CLASS_UNKNOWN] = { "unknown", "events of a kind that is not known" },
+	[CLASS_UNKNOWN] = { "unknown", "events of a kind that is not known, or damaged" },
 }, notes[NOTE_NR] = {
 	[NOTE_UNMATCHED_ISSUE] = { "unmatched_issue", "requests that were issued and had not ended when the trace did" },
 	[NOTE_LOST] = { "lost", "events that the trace lacks: gaps in its sequence numbers" },
-	[NOTE_NEGATIVE] = { "negative", "requests with a negative time, which is not counted" },
+	[NOTE_NEGATIVE] = { "negative", "requests with a negative time, or one of over 100 days: it is not counted" },
 	[NOTE_NO_START] = { "no_start", "requests without Q, G and I: service time only" },
 	[NOTE_NO_ISSUE] = { "no_issue", "requests whose D is missing: request time only" },
 	[NOTE_UNISSUED] = { "unissued", "never went to the device (empty flushes): request time only" },
