@@ -50,7 +50,8 @@ struct request {
 	int64_t seek;
 	struct trace_device *device;
 	uint32_t bytes; /* what is left of it */
-	uint32_t size;  /* at issue */
+	uint32_t done;  /* by partial completions */
+	uint32_t size;  /* at issue, with what was done then */
 	uint32_t events;
 	uint32_t prev, next;   /* with the same hash; next also if it is free */
 	uint32_t older, newer; /* by age */
@@ -418,7 +419,8 @@ static void issue(struct pair *p, const struct key *key, const struct event *ev)
 	r = &p->requests[i];
 	r->state = ISSUED;
 	r->issue = ev->time;
-	r->bytes = r->size = key->bytes;
+	r->bytes = key->bytes;
+	r->size = r->done + key->bytes;
 	/* What the device is not asked for, the kernel does by flushes of its own. */
 	r->flushes = r->asked & ~asked_by(ev->category);
 	note_event(p, i);
@@ -519,6 +521,7 @@ static void complete_issued(struct pair *p, uint32_t i, const struct key *key, u
 	note_event(p, i);
 	if (key->bytes < r->bytes && key->bytes) {
 		p->notes[NOTE_PARTIAL]++;
+		r->done += key->bytes;
 		move(p, i, r->sector + key->bytes / SECTOR_SIZE, r->bytes - key->bytes);
 		return;
 	}
@@ -531,7 +534,7 @@ static void complete_issued(struct pair *p, uint32_t i, const struct key *key, u
 	/* It completes once more, without data, when the last flush is done. */
 	p->notes[NOTE_NEGATIVE] += !ok;
 	r->state = ENDING;
-	move(p, i, r->sector - (r->size - r->bytes) / SECTOR_SIZE, 0);
+	move(p, i, r->sector - r->done / SECTOR_SIZE, 0);
 }
 
 /* Of a request at the device some of which is left; a bad sector may end it before the first one. */
@@ -595,11 +598,10 @@ static uint32_t find_issued(struct pair *p, const struct key *key)
 
 static void complete(struct pair *p, const struct key *key, const struct event *ev)
 {
-	bool is_bio = !(ev->category & CATEGORY_FS);
-	uint32_t i = is_bio ? NONE : find_issued(p, key);
+	uint32_t i = find_issued(p, key);
 
 	key->device->has_complete = true;
-	key->device->has_requests |= !is_bio;
+	key->device->has_requests |= ev->category & CATEGORY_FS;
 	if (i != NONE)
 		complete_issued(p, i, key, ev->time);
 	else
