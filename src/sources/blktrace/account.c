@@ -75,13 +75,16 @@ static unsigned int part_add(struct account *a, struct trace_device *d, uint32_t
 }
 
 /*
- * The table of the disk's name. A single table is the first device's, whatever it is called here:
- * the trace may come from another machine.
+ * The table of the disk's name, or of that which blktrace has given to the files. A single table is
+ * the first device's, whatever it is called here: the trace may come from another machine.
  */
 static const struct partition_table *table_of(const struct account *a, const char *disk)
 {
 	for (unsigned int i = 0; i < a->tables.n; i++)
 		if (!strcmp(a->tables.tables[i].disk, disk))
+			return &a->tables.tables[i];
+	for (unsigned int i = 0; i < a->tables.n; i++)
+		if (a->set && *a->set && !strcmp(a->tables.tables[i].disk, a->set))
 			return &a->tables.tables[i];
 	return a->tables.n == 1 && !a->n_devices ? a->tables.tables : NULL;
 }
@@ -169,6 +172,14 @@ static bool is_partition(const struct account *a, const struct trace_device *d,
 		return false;
 	from = known(a, ev->from_device);
 	return !from || from->partno || from->request_based;
+}
+
+bool account_is_partition(const struct trace_device *d, unsigned int part)
+{
+	uint32_t number = d->parts[part].number;
+
+	return part && (d->has_issue || d->has_requests || !number ||
+			TRACE_MAJOR(number) == BLOCK_EXT_MAJOR);
 }
 
 unsigned int account_part_remapped(struct account *a, struct trace_device *d,

@@ -51,6 +51,7 @@ struct account {
 	struct trace_device **devices;
 	unsigned int n_devices, n_parts;
 	unsigned int last; /* device found last */
+	const char *set;   /* of files that the event comes from, see trace_set_name() */
 };
 
 void account_deinit(struct account *a);
@@ -67,6 +68,12 @@ unsigned int account_part_at(struct account *a, struct trace_device *d, uint64_t
 void account_time(struct trace_device *d, unsigned int part, enum blk_op op, enum hist_kind kind,
 		  uint32_t bytes, int64_t ns);
 void account_seek(struct trace_device *d, unsigned int part, int64_t sectors);
+
+/*
+ * Whether a part is a partition. A device without requests that lies on another of its kind (dm on
+ * dm) is remapped just like one; but such devices have partitions only in the extended numbers.
+ */
+bool account_is_partition(const struct trace_device *d, unsigned int part);
 
 /* As the device is called in messages. */
 const char *trace_device_name(const struct trace_device *d);

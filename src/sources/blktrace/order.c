@@ -410,6 +410,12 @@ void order_advance(struct order *o, uint64_t time_ns)
 			o->sorters[i].quiet = time_ns;
 }
 
+void order_stop(struct order *o)
+{
+	for (unsigned int i = 0; i < o->n; i++)
+		o->sorters[i].ended = true;
+}
+
 struct stream *order_stream(struct order *o, unsigned int i)
 {
 	return &o->sorters[i].stream;

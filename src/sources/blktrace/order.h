@@ -12,7 +12,10 @@
 
 #include "sources/blktrace/stream.h"
 
-#define ORDER_MEMORY (32u << 20) /* for the events that are held back, of all files */
+/* For the events that are held back, of all files; the fuzzers make it small. */
+#ifndef ORDER_MEMORY
+#define ORDER_MEMORY (32u << 20)
+#endif
 
 struct order;
 
@@ -28,6 +31,9 @@ enum stream_state order_next(struct order *order, struct event *ret, unsigned in
 
 /* It is known that nothing more comes that happened before this. */
 void order_advance(struct order *order, uint64_t time_ns);
+
+/* Nothing more is read, but what is held back is given. */
+void order_stop(struct order *order);
 
 struct stream *order_stream(struct order *order, unsigned int i);
 

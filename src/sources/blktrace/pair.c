@@ -12,7 +12,9 @@
  * Entries of one hash that are looked at; of more the oldest are given up. More than can be alike
  * by chance, and few enough for a trace that was made to be slow.
  */
+#ifndef CHAIN_MAX
 #define CHAIN_MAX 1024u
+#endif
 /* An event makes no more entries than this. */
 #define ENTRIES_PER_EVENT 4u
 /* Operations that only a key has, beyond enum blk_op. */
@@ -44,6 +46,7 @@ enum seen {
 
 struct request {
 	uint64_t sector; /* the key's */
+	uint64_t place;  /* likewise */
 	uint64_t start;  /* time of Q, or of what came first; or TIME_NONE */
 	uint64_t get;    /* time of G, or TIME_NONE */
 	uint64_t issue;  /* time of the last D */
@@ -62,6 +65,16 @@ struct request {
 	bool has_seek;
 	bool has_part; /* an A said it */
 	bool flushes;  /* a sequence of them, and completes twice */
+};
+
+/* What an event is looked up by. */
+struct key {
+	struct trace_device *device;
+	uint64_t sector;
+	uint64_t place; /* the event's sector: of an append the zone's first, or where it was
+			   written */
+	uint32_t bytes;
+	uint8_t op;
 };
 
 /* Entries of one hash, the oldest first. */
@@ -162,8 +175,7 @@ static void give_up(struct pair *p, uint32_t i)
 }
 
 /* A new entry, QUEUED; there is room. */
-static uint32_t add(struct pair *p, struct trace_device *d, uint64_t sector, uint8_t op,
-		    uint32_t bytes)
+static uint32_t add(struct pair *p, const struct key *key)
 {
 	uint32_t i = p->free;
 
@@ -173,12 +185,13 @@ static uint32_t add(struct pair *p, struct trace_device *d, uint64_t sector, uin
 		p->free = p->requests[i].next;
 	p->n_requests++;
 	p->requests[i] = (struct request){
-		.sector = sector,
+		.sector = key->sector,
+		.place = key->place,
 		.start = TIME_NONE,
 		.get = TIME_NONE,
-		.device = d,
-		.bytes = bytes,
-		.op = op,
+		.device = key->device,
+		.bytes = key->bytes,
+		.op = key->op,
 		.state = QUEUED,
 		.older = p->newest,
 		.newer = NONE,
@@ -188,14 +201,6 @@ static uint32_t add(struct pair *p, struct trace_device *d, uint64_t sector, uin
 	chain(p, i);
 	return i;
 }
-
-/* What an event is looked up by. */
-struct key {
-	struct trace_device *device;
-	uint64_t sector;
-	uint32_t bytes;
-	uint8_t op;
-};
 
 static inline bool same_key(const struct request *r, const struct key *key)
 {
@@ -224,7 +229,7 @@ static void make_room(struct pair *p, const struct key *key)
 
 /*
  * The oldest one that is queued there and has not been through any of @seen. What has no bytes is
- * another kind of thing; appends to a zone all have its first sector and are told apart by size.
+ * another kind of thing; appends to one zone are told apart by size.
  */
 static uint32_t find_queued(const struct pair *p, const struct key *key, unsigned int seen)
 {
@@ -234,7 +239,8 @@ static uint32_t find_queued(const struct pair *p, const struct key *key, unsigne
 
 		if (same_key(r, key) && r->state == QUEUED && !(r->seen & seen) &&
 		    !r->bytes == !key->bytes &&
-		    (key->op != KEY_ZONE_APPEND || r->bytes == key->bytes))
+		    (key->op != KEY_ZONE_APPEND ||
+		     (r->place == key->place && r->bytes == key->bytes)))
 			return i;
 	}
 	return NONE;
@@ -271,9 +277,15 @@ static void note_event(struct pair *p, uint32_t i)
 static void split(struct pair *p, uint32_t i, uint32_t bytes)
 {
 	struct request *r = &p->requests[i], *n;
+	struct key rest = {
+		.device = r->device,
+		.sector = r->sector + bytes / SECTOR_SIZE,
+		.place = r->place + bytes / SECTOR_SIZE,
+		.bytes = r->bytes - bytes,
+		.op = r->op,
+	};
 
-	n = &p->requests[add(p, r->device, r->sector + bytes / SECTOR_SIZE, r->op,
-			     r->bytes - bytes)];
+	n = &p->requests[add(p, &rest)];
 	/* It is still to be given a request. */
 	n->seen = r->seen & (SEEN_REMAP | SEEN_QUEUE);
 	n->start = r->start;
@@ -317,7 +329,7 @@ static void bio_event(struct pair *p, const struct key *key, const struct event 
 		i = find_queued(p, key, bio_events[ev->action].excludes);
 	is_new = i == NONE;
 	if (is_new)
-		i = add(p, key->device, key->sector, key->op, key->bytes);
+		i = add(p, key);
 	r = &p->requests[i];
 	if (r->bytes > key->bytes && adds & (SEEN_SPLIT | SEEN_GET | SEEN_MERGE))
 		split(p, i, key->bytes);
@@ -343,12 +355,13 @@ static void fold(struct pair *p, struct request *r, uint32_t from)
 {
 	struct request *b = &p->requests[from];
 
-	if (b->start < r->start) {
-		/* The partition is that of the bio that came first. */
-		r->start = b->start;
+	/* The partition is that of the bio that came first, of those of which it is known. */
+	if (b->has_part && (!r->has_part || b->start < r->start)) {
 		r->part = b->part;
-		r->has_part = b->has_part;
+		r->has_part = true;
 	}
+	if (b->start < r->start)
+		r->start = b->start;
 	if (b->get < r->get)
 		r->get = b->get;
 	r->seen |= b->seen & SEEN_QUEUE;
@@ -415,7 +428,7 @@ static void issue(struct pair *p, const struct key *key, const struct event *ev)
 	if (i == NONE)
 		i = requeued_unseen(p, key);
 	if (i == NONE)
-		i = add(p, d, key->sector, key->op, key->bytes);
+		i = add(p, key);
 	r = &p->requests[i];
 	r->state = ISSUED;
 	r->issue = ev->time;
@@ -534,7 +547,7 @@ static void complete_issued(struct pair *p, uint32_t i, const struct key *key, u
 	/* It completes once more, without data, when the last flush is done. */
 	p->notes[NOTE_NEGATIVE] += !ok;
 	r->state = ENDING;
-	move(p, i, r->sector - r->done / SECTOR_SIZE, 0);
+	move(p, i, r->sector, 0);
 }
 
 /* Of a request at the device some of which is left; a bad sector may end it before the first one. */
@@ -575,6 +588,23 @@ static void complete_other(struct pair *p, const struct key *key, const struct e
 	end(p, i, ev->time, true);
 }
 
+/* An append ends where it was written: in the zone that begins last before. */
+static uint32_t find_append(const struct pair *p, const struct key *key)
+{
+	uint32_t found = NONE;
+
+	FOR_EACH_ALIKE(p, key, i)
+	{
+		const struct request *r = &p->requests[i];
+
+		if (r->state == ISSUED && same_key(r, key) && r->bytes == key->bytes &&
+		    r->place <= key->place &&
+		    (found == NONE || r->place > p->requests[found].place))
+			found = i;
+	}
+	return found;
+}
+
 /* The request that has just this left, or more of it, or (what should not be) less. */
 static uint32_t find_issued(struct pair *p, const struct key *key)
 {
@@ -583,8 +613,11 @@ static uint32_t find_issued(struct pair *p, const struct key *key)
 	 * or events were lost, an old one may have been left over, and would make an outlier up.
 	 */
 	bool newest = key->device->lossy || !key->device->has_bio;
-	uint32_t found = find_exact(p, key, ISSUED, newest);
+	uint32_t found;
 
+	if (key->op == KEY_ZONE_APPEND)
+		return find_append(p, key);
+	found = find_exact(p, key, ISSUED, newest);
 	if (found != NONE) {
 		p->notes[NOTE_AMBIGUOUS] += find_exact(p, key, ISSUED, !newest) != found;
 		return found;
@@ -644,7 +677,11 @@ static bool count_class(struct pair *p, enum pair_class class)
 bool pair_event(struct pair *p, const struct event *ev)
 {
 	bool append = ev->category & CATEGORY_ZONE_APPEND;
-	struct key key = { .sector = append ? 0 : ev->sector, .bytes = ev->bytes };
+	struct key key = {
+		.sector = append ? 0 : ev->sector,
+		.place = ev->sector,
+		.bytes = ev->bytes,
+	};
 
 	if (ev->category & CATEGORY_NOTIFY)
 		return count_class(p, CLASS_NOTIFY);

@@ -32,6 +32,7 @@ struct trace {
 	struct pair pair;
 	struct order *order;
 	unsigned int n_streams;
+	char (*sets)[DEVICE_NAME_MAX]; /* by stream */
 	uint64_t events;
 	bool begun;
 	uint64_t begin, last; /* time of the first event and of the last one, without notifies */
@@ -49,6 +50,7 @@ void trace_close(struct trace *t)
 	order_destroy(t->order);
 	pair_deinit(&t->pair);
 	account_deinit(&t->account);
+	free(t->sets);
 	free(t);
 }
 
@@ -115,6 +117,9 @@ struct error *trace_open(const struct trace_settings *s, struct trace **ret)
 	error_free(err);
 	try(streams_open(s, &streams));
 	t->n_streams = streams.n;
+	t->sets = xcalloc(streams.n, sizeof(*t->sets));
+	for (unsigned int i = 0; i < streams.n; i++)
+		trace_set_name(streams.stream[i].path, t->sets[i], sizeof(*t->sets));
 	t->order = order_create(streams.stream, streams.n);
 	pair_init(&t->pair, &t->account, s->start);
 	*ret = take(t);
@@ -137,6 +142,7 @@ static void use(struct trace *t, const struct event *ev, unsigned int from)
 {
 	bool notify = ev->category & CATEGORY_NOTIFY;
 
+	t->account.set = t->sets[from];
 	t->events++;
 	if (notify) {
 		note_wall(t, ev);
@@ -196,6 +202,11 @@ struct error *trace_poll(struct trace *t, int stop_fd, int timeout_ms)
 	if (poll(fds, t->n_streams + 1, timeout_ms) < 0 && errno != EINTR)
 		return error_errno(errno, "cannot wait for the trace to go on");
 	return NULL;
+}
+
+void trace_stop(struct trace *t)
+{
+	order_stop(t->order);
 }
 
 void trace_advance(struct trace *t, int64_t time_ns)
@@ -291,6 +302,7 @@ static const bool usual_classes[CLASS_NR] = {
 };
 static const bool usual_notes[NOTE_NR] = {
 	[NOTE_UNMATCHED_ISSUE] = true,
+	[NOTE_NO_START] = true, /* all flushes */
 	[NOTE_UNISSUED] = true,
 	[NOTE_SPLIT] = true,
 };
@@ -344,6 +356,17 @@ static void add_notes(const struct trace *t, struct snapshot *snap)
 				"%s has no service, queue and seek, as the trace has no D "
 				"of it: unless it is a device without requests (dm, md), " ALL_EVENTS,
 				name);
+	}
+	for (unsigned int i = 0; i < t->account.tables.n; i++) {
+		const struct partition_table *table = &t->account.tables.tables[i];
+		bool used = false;
+
+		for (unsigned int k = 0; k < t->account.n_devices; k++)
+			used = used || t->account.devices[k]->table == table;
+		if (!used && t->events)
+			snapshot_add_note(
+				snap, "the partition table of '%s' is of no device of the trace",
+				table->disk);
 	}
 	if (starts[0])
 		snapshot_add_note(
@@ -410,6 +433,8 @@ struct error *trace_check_devices(struct trace *t, const struct trace_selection 
 			const struct trace_device *d = t->account.devices[k];
 
 			for (unsigned int part = 0; part < d->n_parts; part++) {
+				if (part && !account_is_partition(d, part))
+					continue;
 				found = found || is_named(&d->parts[part].name, sel->devices[i]);
 				buf_printf(&names, "%s%s", names.len ? ", " : "",
 					   device_name_own(&d->parts[part].name));
@@ -463,7 +488,7 @@ void trace_snapshot(struct trace *t, const struct trace_selection *sel, struct s
 		const struct trace_device *d = t->account.devices[i];
 
 		for (unsigned int part = 0; part < d->n_parts; part++) {
-			if (!selected(sel, d, part))
+			if ((part && !account_is_partition(d, part)) || !selected(sel, d, part))
 				continue;
 			for (enum hist_kind kind = 0; kind < KIND_NR; kind++)
 				for (enum blk_op op = 0; op < (kind == KIND_SEEK ? 1 : OP_NR); op++)
