@@ -128,10 +128,8 @@ static struct trace_device *device_add(struct account *a, uint32_t number)
 	return d;
 }
 
-struct trace_device *account_device(struct account *a, uint32_t number)
+struct trace_device *account_device_other(struct account *a, uint32_t number)
 {
-	if (a->n_devices && a->devices[a->last]->number == number)
-		return a->devices[a->last];
 	for (a->last = 0; a->last < a->n_devices; a->last++)
 		if (a->devices[a->last]->number == number)
 			return a->devices[a->last];
@@ -213,42 +211,57 @@ unsigned int account_part_remapped(struct account *a, struct trace_device *d,
 	return d->last_part = part;
 }
 
-static struct hist *hist_of(struct trace_device *d, unsigned int part, enum hist_kind kind,
-			    enum blk_op op)
+static struct hist *hist_create(const struct config_rule *rule, enum hist_kind kind, enum blk_op op)
 {
-	struct hist **h = &d->parts[part].hists[kind][op];
+	const struct ladder *l = rule->ladders;
+	struct hist *h = xcalloc(1, sizeof(*h));
 
-	if (!*h) {
-		const struct ladder *l = d->rule->ladders;
-
-		*h = xcalloc(1, sizeof(**h));
-		(*h)->kind = kind;
-		(*h)->op = op;
-		hist_init(*h, &l[kind == KIND_SEEK ? DIM_SECTORS : DIM_TIME],
-			  kind == KIND_SEEK || op == OP_FLUSH ? NULL : &l[DIM_SIZE]);
-	}
-	return *h;
+	h->kind = kind;
+	h->op = op;
+	hist_init(h, &l[kind == KIND_SEEK ? DIM_SECTORS : DIM_TIME],
+		  kind == KIND_SEEK || op == OP_FLUSH ? NULL : &l[DIM_SIZE]);
+	return h;
 }
 
-static void hist_add(struct hist *h, unsigned int row, int64_t value)
+/* Values often lie where the one before did, which is cheaper to see than to look for. */
+static unsigned int bucket_near(const struct ladder *l, unsigned int hint, int64_t value)
 {
-	hist_row(h, row)[ladder_bucket(h->ladder, value)]++;
+	if ((hint == l->n || value <= l->bound[hint]) && (!hint || value > l->bound[hint - 1]))
+		return hint;
+	return ladder_bucket(l, value);
+}
+
+static void count(struct trace_part *p, const struct config_rule *rule, enum hist_kind kind,
+		  enum blk_op op, unsigned int row, int64_t value)
+{
+	struct hist *h = p->hists[kind][op];
+	unsigned int col;
+
+	if (!(rule->kinds & 1u << kind))
+		return;
+	if (!h)
+		h = p->hists[kind][op] = hist_create(rule, kind, op);
+	col = p->hints[kind][op] = bucket_near(h->ladder, p->hints[kind][op], value);
+	hist_row(h, row)[col]++;
 	h->sums[row] = (int64_t)((uint64_t)h->sums[row] + (uint64_t)value);
 }
 
-void account_time(struct trace_device *d, unsigned int part, enum blk_op op, enum hist_kind kind,
-		  uint32_t bytes, int64_t ns)
+unsigned int account_row(struct trace_device *d, unsigned int part, enum blk_op op, uint32_t bytes)
 {
-	struct hist *h;
+	struct trace_part *p = &d->parts[part];
 
-	if (!(d->rule->kinds & 1u << kind))
-		return;
-	h = hist_of(d, part, kind, op);
-	hist_add(h, h->sizes ? ladder_bucket(h->sizes, bytes) : 0, ns);
+	if (op == OP_FLUSH)
+		return 0;
+	return p->size_hint = bucket_near(&d->rule->ladders[DIM_SIZE], p->size_hint, bytes);
+}
+
+void account_time(struct trace_device *d, unsigned int part, enum blk_op op, enum hist_kind kind,
+		  unsigned int row, int64_t ns)
+{
+	count(&d->parts[part], d->rule, kind, op, row, ns);
 }
 
 void account_seek(struct trace_device *d, unsigned int part, int64_t sectors)
 {
-	if (d->rule->kinds & 1u << KIND_SEEK)
-		hist_add(hist_of(d, part, KIND_SEEK, 0), 0, sectors);
+	count(&d->parts[part], d->rule, KIND_SEEK, 0, 0, sectors);
 }

@@ -23,7 +23,9 @@ struct trace_part {
 	uint32_t number; /* major << 20 | minor; 0: known by its sectors only */
 	/* By kind and operation, NULL before the first; owned. The last kind has one, for all. */
 	struct hist *hists[KIND_NR][OP_NR];
-	uint64_t bytes[OP_NR]; /* of requests that have ended */
+	unsigned int hints[KIND_NR][OP_NR]; /* the column that was counted in last */
+	unsigned int size_hint;             /* likewise, the row */
+	uint64_t bytes[OP_NR];              /* of requests that have ended */
 };
 
 struct trace_device {
@@ -57,7 +59,13 @@ struct account {
 void account_deinit(struct account *a);
 
 /* The device with this number, new if need be; NULL if there are too many. */
-struct trace_device *account_device(struct account *a, uint32_t number);
+struct trace_device *account_device_other(struct account *a, uint32_t number);
+static inline struct trace_device *account_device(struct account *a, uint32_t number)
+{
+	if (a->n_devices && a->devices[a->last]->number == number)
+		return a->devices[a->last];
+	return account_device_other(a, number);
+}
 
 /* The part that an A record says, 0 if it is of another kind of remapping. */
 unsigned int account_part_remapped(struct account *a, struct trace_device *d,
@@ -65,8 +73,10 @@ unsigned int account_part_remapped(struct account *a, struct trace_device *d,
 /* The part in which a sector lies, by the table of the dump. */
 unsigned int account_part_at(struct account *a, struct trace_device *d, uint64_t sector);
 
+/* The row of requests of a size, for account_time(). */
+unsigned int account_row(struct trace_device *d, unsigned int part, enum blk_op op, uint32_t bytes);
 void account_time(struct trace_device *d, unsigned int part, enum blk_op op, enum hist_kind kind,
-		  uint32_t bytes, int64_t ns);
+		  unsigned int row, int64_t ns);
 void account_seek(struct trace_device *d, unsigned int part, int64_t sectors);
 
 /*

@@ -59,7 +59,8 @@ struct request {
 	uint32_t prev, next;   /* with the same hash; next also if it is free */
 	uint32_t older, newer; /* by age */
 	uint16_t part;
-	uint8_t op; /* the key's */
+	uint16_t row; /* of sizes, once it has ended */
+	uint8_t op;   /* the key's */
 	uint8_t state, seen;
 	uint8_t asked; /* for flushes, ASKED_... */
 	bool has_seek;
@@ -474,8 +475,13 @@ static bool count_time(const struct request *r, enum hist_kind kind, uint64_t fr
 {
 	if (to < from || to - from > TRACE_INTERVAL_MAX)
 		return false;
-	account_time(r->device, r->part, real_op(r), kind, r->size, (int64_t)(to - from));
+	account_time(r->device, r->part, real_op(r), kind, r->row, (int64_t)(to - from));
 	return true;
+}
+
+static void find_row(struct request *r)
+{
+	r->row = (uint16_t)account_row(r->device, r->part, real_op(r), r->size);
 }
 
 /* When the request began, as it was asked for, or TIME_NONE. */
@@ -539,6 +545,7 @@ static void complete_issued(struct pair *p, uint32_t i, const struct key *key, u
 		return;
 	}
 	r->start = start_of(p, r);
+	find_row(r);
 	ok = count_service(r, now);
 	if (!r->flushes || !r->size) {
 		end(p, i, now, ok);
@@ -581,6 +588,7 @@ static void complete_other(struct pair *p, const struct key *key, const struct e
 		p->requests[i].size = key->bytes;
 		p->requests[i].start = start_of(p, &p->requests[i]);
 		find_part(p, &p->requests[i], ev);
+		find_row(&p->requests[i]);
 		p->notes[NOTE_UNISSUED] += empty_write && d->has_issue;
 		p->notes[NOTE_NO_ISSUE] += d->has_issue && !empty_write;
 	}
@@ -613,20 +621,27 @@ static uint32_t find_issued(struct pair *p, const struct key *key)
 	 * or events were lost, an old one may have been left over, and would make an outlier up.
 	 */
 	bool newest = key->device->lossy || !key->device->has_bio;
-	uint32_t found;
+	uint32_t first = NONE, last = NONE, other = NONE;
 
 	if (key->op == KEY_ZONE_APPEND)
 		return find_append(p, key);
-	found = find_exact(p, key, ISSUED, newest);
-	if (found != NONE) {
-		p->notes[NOTE_AMBIGUOUS] += find_exact(p, key, ISSUED, !newest) != found;
-		return found;
-	}
 	FOR_EACH_ALIKE(p, key, i)
-	if (p->requests[i].state == ISSUED && same_key(&p->requests[i], key) && key->bytes &&
-	    p->requests[i].bytes)
-		return i;
-	return NONE;
+	{
+		const struct request *r = &p->requests[i];
+
+		if (r->state != ISSUED || !same_key(r, key))
+			continue;
+		if (r->bytes == key->bytes) {
+			first = first == NONE ? i : first;
+			last = i;
+		} else if (other == NONE && key->bytes && r->bytes) {
+			other = i;
+		}
+	}
+	if (first == NONE)
+		return other;
+	p->notes[NOTE_AMBIGUOUS] += first != last;
+	return newest ? last : first;
 }
 
 static void complete(struct pair *p, const struct key *key, const struct event *ev)
@@ -668,10 +683,30 @@ static void restart(struct pair *p, struct trace_device *d, uint64_t now)
 	}
 }
 
-static bool count_class(struct pair *p, enum pair_class class)
+/* Of no request, or none of their own. */
+static const bool no_request[ACTION_NR] = {
+	[ACTION_SLEEP] = true,        [ACTION_PLUG] = true,      [ACTION_UNPLUG] = true,
+	[ACTION_UNPLUG_TIMER] = true, [ACTION_BOUNCE] = true,    [ACTION_ABORT] = true,
+	[ACTION_DRIVER_DATA] = true,  [ACTION_ZONE_PLUG] = true, [ACTION_ZONE_UNPLUG] = true,
+};
+
+/* What is not to be looked at any further; CLASS_NR for the others. */
+static enum pair_class class_of(const struct event *ev, const struct trace_device *d)
 {
-	p->classes[class]++;
-	return class != CLASS_UNKNOWN;
+	if (d->rule->ignore)
+		return CLASS_IGNORED;
+	if (ev->category & CATEGORY_PASSTHROUGH)
+		return CLASS_PASSTHROUGH;
+	if (!ev->action || ev->action >= ACTION_NR)
+		return CLASS_UNKNOWN;
+	if (no_request[ev->action])
+		return CLASS_NO_REQUEST;
+	/* Without the category it only says where an append has been written. */
+	if (ev->action == ACTION_COMPLETE && !(ev->category & CATEGORY_COMPLETE))
+		return CLASS_NO_REQUEST;
+	if (ev->action == ACTION_REMAP && ev->to_device && ev->to_device != ev->device)
+		return CLASS_STACKED;
+	return CLASS_NR;
 }
 
 bool pair_event(struct pair *p, const struct event *ev)
@@ -682,63 +717,44 @@ bool pair_event(struct pair *p, const struct event *ev)
 		.place = ev->sector,
 		.bytes = ev->bytes,
 	};
+	enum pair_class class;
 
-	if (ev->category & CATEGORY_NOTIFY)
-		return count_class(p, CLASS_NOTIFY);
+	if (ev->category & CATEGORY_NOTIFY) {
+		p->classes[CLASS_NOTIFY]++;
+		return true;
+	}
 	key.device = account_device(p->account, ev->device);
-	if (!key.device)
-		return count_class(p, CLASS_UNKNOWN);
+	if (!key.device) {
+		p->classes[CLASS_UNKNOWN]++;
+		return false;
+	}
 	if (ev->lost) {
 		p->notes[NOTE_LOST] += ev->lost;
 		key.device->lossy = true;
 	}
 	if (ev->restart)
 		restart(p, key.device, ev->time);
-	if (key.device->rule->ignore)
-		return count_class(p, CLASS_IGNORED);
-	if (ev->category & CATEGORY_PASSTHROUGH)
-		return count_class(p, CLASS_PASSTHROUGH);
+	class = class_of(ev, key.device);
+	if (class != CLASS_NR) {
+		p->classes[class]++;
+		return class != CLASS_UNKNOWN;
+	}
 	key.op = append ? KEY_ZONE_APPEND : (uint8_t)op_of(ev->category);
 	make_room(p, &key);
 	switch (ev->action) {
-	case ACTION_REMAP:
-		if (ev->to_device && ev->to_device != ev->device)
-			return count_class(p, CLASS_STACKED);
-		bio_event(p, &key, ev);
-		return true;
-	case ACTION_QUEUE:
-	case ACTION_SPLIT:
-	case ACTION_GET_REQUEST:
-	case ACTION_BACK_MERGE:
-	case ACTION_FRONT_MERGE:
-	case ACTION_INSERT:
-		bio_event(p, &key, ev);
-		return true;
 	case ACTION_ISSUE:
 		issue(p, &key, ev);
-		return true;
+		break;
 	case ACTION_REQUEUE:
 		requeue(p, &key);
-		return true;
+		break;
 	case ACTION_COMPLETE:
-		/* Without the category it only says where an append has been written. */
-		if (!(ev->category & CATEGORY_COMPLETE))
-			return count_class(p, CLASS_NO_REQUEST);
 		complete(p, &key, ev);
-		return true;
-	case ACTION_SLEEP:
-	case ACTION_PLUG:
-	case ACTION_UNPLUG:
-	case ACTION_UNPLUG_TIMER:
-	case ACTION_BOUNCE:
-	case ACTION_ABORT:
-	case ACTION_DRIVER_DATA:
-	case ACTION_ZONE_PLUG:
-	case ACTION_ZONE_UNPLUG:
-		return count_class(p, CLASS_NO_REQUEST);
+		break;
 	default:
-		return count_class(p, CLASS_UNKNOWN);
+		bio_event(p, &key, ev);
 	}
+	return true;
 }
 
 uint64_t pair_issued(const struct pair *p)
