@@ -42,6 +42,7 @@ enum seen {
 	SEEN_INSERT = 16,
 	SEEN_SPLIT = 32,
 	SEEN_REQUEUE = 64,
+	SEEN_JOIN = 128, /* M of the request that it was: another one has it now */
 };
 
 struct request {
@@ -321,13 +322,15 @@ static uint8_t asked_by(uint32_t category)
 
 static void bio_event(struct pair *p, const struct key *key, const struct event *ev)
 {
-	uint8_t adds = bio_events[ev->action].adds;
+	uint8_t adds = bio_events[ev->action].adds, excludes = bio_events[ev->action].excludes;
 	uint32_t i = NONE;
 	struct request *r;
 	bool is_new;
 
+	if (adds == SEEN_MERGE && ev->category & CATEGORY_FS)
+		adds = excludes = SEEN_JOIN;
 	if (adds != SEEN_REMAP)
-		i = find_queued(p, key, bio_events[ev->action].excludes);
+		i = find_queued(p, key, excludes);
 	is_new = i == NONE;
 	if (is_new)
 		i = add(p, key);
