@@ -88,13 +88,13 @@ struct sorter {
 	uint32_t *table; /* numbers of rows by device and CPU; power of two, NONE: free */
 	uint32_t table_size;
 	uint32_t last_row;
-	uint32_t n_empty; /* rows that hold nothing */
 	uint32_t held, limit;
 	struct heap heap;              /* of rows that hold something, by time */
 	uint64_t first, newest, given; /* time of events */
 	uint64_t quiet;                /* nothing comes that happened before this */
 	bool begun;
-	bool settled; /* its rows should all be known */
+	bool of_cpu;  /* by its name it has one row */
+	bool settled; /* and so it seems: no other was seen while its first events were held back */
 	bool ended;
 	bool ready; /* head is the next event */
 	struct event head;
@@ -105,6 +105,7 @@ struct order {
 	unsigned int n;
 	struct heap heap; /* of sorters that are ready */
 	unsigned int n_unready;
+	struct sorter *only; /* all others have ended */
 	struct held *pool;
 	uint32_t pool_used, free;
 	uint64_t late;
@@ -158,7 +159,6 @@ static struct row *row_of(struct sorter *s, const struct event *ev)
 	if (!(s->n_rows & (s->n_rows - 1)))
 		s->rows = xreallocarray(s->rows, s->n_rows ? 2 * s->n_rows : 1, sizeof(*row));
 	s->table[at] = s->last_row = s->n_rows++;
-	s->n_empty++;
 	row = &s->rows[s->last_row];
 	*row = (struct row){ .device = ev->device, .cpu = ev->cpu, .head = NONE, .tail = NONE };
 	return row;
@@ -237,7 +237,6 @@ static void hold(struct order *o, struct sorter *s, struct row *row, const struc
 	if (row->head == NONE) {
 		row->head = i;
 		heap_push(&s->heap, ev->time, (uint32_t)(row - s->rows));
-		s->n_empty--;
 	} else {
 		o->pool[row->tail].next = i;
 	}
@@ -258,7 +257,6 @@ static void give(struct order *o, struct sorter *s, struct event *ret)
 	s->held--;
 	if (row->head == NONE) {
 		heap_pop(&s->heap);
-		s->n_empty++;
 	} else {
 		heap_set_top(&s->heap, o->pool[row->head].event.time);
 	}
@@ -268,7 +266,7 @@ static bool may_give(const struct sorter *s)
 {
 	uint64_t oldest = s->heap.item[0].key;
 
-	return (s->settled && !s->n_empty) || s->ended || s->held == s->limit ||
+	return (s->settled && s->n_rows == 1) || s->ended || s->held == s->limit ||
 	       oldest < s->quiet || (s->newest > oldest && s->newest - oldest > TRACE_WINDOW_NS);
 }
 
@@ -297,8 +295,9 @@ static enum stream_state sorter_next(struct order *o, struct sorter *s, struct e
 		if (s->settled && s->n_rows == 1 && !s->held)
 			break;
 		hold(o, s, row, ret);
-		s->settled = s->settled || s->held == s->limit ||
-			     (s->newest > s->first && s->newest - s->first > TRACE_WINDOW_NS);
+		s->settled = s->of_cpu &&
+			     (s->settled || s->held == s->limit ||
+			      (s->newest > s->first && s->newest - s->first > TRACE_WINDOW_NS));
 	}
 	if (ret->time >= s->given)
 		s->given = ret->time;
@@ -309,7 +308,7 @@ static enum stream_state sorter_next(struct order *o, struct sorter *s, struct e
 
 /* --- several files --- */
 
-struct order *order_create(struct stream *streams, unsigned int n)
+struct order *order_create(struct stream *streams, const bool *of_cpu, unsigned int n)
 {
 	struct order *o = xcalloc(1, sizeof(*o));
 	uint32_t most = ORDER_MEMORY / sizeof(struct held);
@@ -317,11 +316,13 @@ struct order *order_create(struct stream *streams, unsigned int n)
 	o->sorters = xcalloc(n, sizeof(*o->sorters));
 	o->n = o->n_unready = n;
 	o->free = NONE;
+	o->only = n == 1 ? o->sorters : NULL;
 	/* Pages that are not used are not there. */
 	o->pool = xcalloc(most, sizeof(*o->pool));
 	for (unsigned int i = 0; i < n; i++) {
 		o->sorters[i].stream = streams[i];
 		o->sorters[i].limit = most / n;
+		o->sorters[i].of_cpu = of_cpu[i];
 		streams[i] = (struct stream){ .fd = -1 };
 	}
 	return o;
@@ -377,9 +378,9 @@ enum stream_state order_next(struct order *o, struct event *ret, unsigned int *f
 	enum stream_state state;
 	struct sorter *s;
 
-	if (o->n == 1) {
-		*from = 0;
-		return sorter_next(o, &o->sorters[0], ret);
+	if (o->only) {
+		*from = (unsigned int)(o->only - o->sorters);
+		return sorter_next(o, o->only, ret);
 	}
 	if (o->n_unready) {
 		state = make_ready(o);
@@ -391,6 +392,10 @@ enum stream_state order_next(struct order *o, struct event *ret, unsigned int *f
 	*from = o->heap.item[0].id;
 	s = &o->sorters[*from];
 	*ret = s->head;
+	if (o->heap.n == 1 && !o->n_unready) {
+		o->only = s;
+		return STREAM_EVENT;
+	}
 	state = sorter_next(o, s, &s->head);
 	if (state == STREAM_EVENT) {
 		heap_set_top(&o->heap, s->head.time);

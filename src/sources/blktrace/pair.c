@@ -592,7 +592,7 @@ static void complete_other(struct pair *p, const struct key *key, const struct e
 		p->requests[i].start = start_of(p, &p->requests[i]);
 		find_part(p, &p->requests[i], ev);
 		find_row(&p->requests[i]);
-		p->notes[NOTE_UNISSUED] += empty_write && d->has_issue;
+		p->notes[NOTE_UNISSUED] += empty_write && ev->category & CATEGORY_FS;
 		p->notes[NOTE_NO_ISSUE] += d->has_issue && !empty_write;
 	}
 	note_event(p, i);
@@ -688,9 +688,10 @@ static void restart(struct pair *p, struct trace_device *d, uint64_t now)
 
 /* Of no request, or none of their own. */
 static const bool no_request[ACTION_NR] = {
-	[ACTION_SLEEP] = true,        [ACTION_PLUG] = true,      [ACTION_UNPLUG] = true,
-	[ACTION_UNPLUG_TIMER] = true, [ACTION_BOUNCE] = true,    [ACTION_ABORT] = true,
-	[ACTION_DRIVER_DATA] = true,  [ACTION_ZONE_PLUG] = true, [ACTION_ZONE_UNPLUG] = true,
+	[ACTION_SLEEP] = true,           [ACTION_PLUG] = true,      [ACTION_UNPLUG] = true,
+	[ACTION_UNPLUG_TIMER] = true,    [ACTION_BOUNCE] = true,    [ACTION_ABORT] = true,
+	[ACTION_DRIVER_DATA] = true,     [ACTION_ZONE_PLUG] = true, [ACTION_ZONE_UNPLUG] = true,
+	[ACTION_ZONE_MANAGEMENT] = true,
 };
 
 /* What is not to be looked at any further; CLASS_NR for the others. */

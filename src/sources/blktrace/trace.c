@@ -39,6 +39,7 @@ struct trace {
 	bool has_next;        /* the next event was read and not used */
 	unsigned int next_from;
 	struct event next;
+	bool over; /* nothing more comes */
 	bool has_wall;
 	uint64_t wall_clock, wall_time; /* CLOCK_REALTIME, and the trace's time of that moment */
 };
@@ -107,6 +108,7 @@ struct error *trace_open(const struct trace_settings *s, struct trace **ret)
 {
 	cleanup(trace_closep) struct trace *t = xcalloc(1, sizeof(*t));
 	cleanup(streams_deinit) struct streams streams = {};
+	cleanup_free bool *of_cpu = NULL;
 	struct error *err;
 
 	t->account.config = s->config;
@@ -118,9 +120,10 @@ struct error *trace_open(const struct trace_settings *s, struct trace **ret)
 	try(streams_open(s, &streams));
 	t->n_streams = streams.n;
 	t->sets = xcalloc(streams.n, sizeof(*t->sets));
+	of_cpu = xcalloc(streams.n, sizeof(*of_cpu));
 	for (unsigned int i = 0; i < streams.n; i++)
-		trace_set_name(streams.stream[i].path, t->sets[i], sizeof(*t->sets));
-	t->order = order_create(streams.stream, streams.n);
+		of_cpu[i] = trace_set_name(streams.stream[i].path, t->sets[i], sizeof(*t->sets));
+	t->order = order_create(streams.stream, of_cpu, streams.n);
 	pair_init(&t->pair, &t->account, s->start);
 	*ret = take(t);
 	return NULL;
@@ -176,6 +179,7 @@ enum trace_state trace_read(struct trace *t, int64_t until_ns)
 			case STREAM_MORE:
 				return TRACE_MORE;
 			case STREAM_END:
+				t->over = true;
 				return TRACE_END;
 			}
 		}
@@ -310,16 +314,16 @@ static const bool usual_notes[NOTE_NR] = {
 static void add_losses(const struct trace *t, struct snapshot *snap)
 {
 	const struct pair *p = &t->pair;
-	uint64_t issued = 0;
+	/* Until then they may still end, and what is counted only rises. */
+	uint64_t unfinished = t->over ? p->in_flight : 0, issued = t->over ? pair_issued(p) : 0;
 
 	snapshot_add_loss(snap, "events", "events read; all are in one of the next ten lines",
 			  t->events)
 		->usual = true;
 	for (unsigned int i = 0; i < CLASS_NR; i++)
 		snapshot_add_loss(snap, classes[i].name, classes[i].help,
-				  p->classes[i] + (i == CLASS_UNFINISHED ? p->in_flight : 0))
+				  p->classes[i] + (i == CLASS_UNFINISHED ? unfinished : 0))
 			->usual = usual_classes[i];
-	issued = pair_issued(p);
 	for (unsigned int i = 0; i < NOTE_NR; i++)
 		snapshot_add_loss(snap, notes[i].name, notes[i].help,
 				  p->notes[i] + (i == NOTE_UNMATCHED_ISSUE ? issued : 0))
