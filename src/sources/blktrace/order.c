@@ -270,6 +270,69 @@ static bool may_give(const struct sorter *s)
 	       oldest < s->quiet || (s->newest > oldest && s->newest - oldest > TRACE_WINDOW_NS);
 }
 
+/* An event is given. */
+static inline void note_given(struct order *o, struct sorter *s, const struct event *ev)
+{
+	if (ev->time >= s->given)
+		s->given = ev->time;
+	else if (!(ev->category & CATEGORY_NOTIFY))
+		o->late++;
+}
+
+static bool has_one_row(const struct sorter *s)
+{
+	return s->settled && s->n_rows == 1 && !s->held;
+}
+
+/*
+ * The short way for the only row of a file, if its next event is what nearly all are: the next
+ * number, and not before the last one.
+ */
+static inline bool follows(struct sorter *s, struct event *ev)
+{
+	struct row *row = &s->rows[0];
+
+	if (ev->category & CATEGORY_NOTIFY || ev->device != row->device || ev->cpu != row->cpu ||
+	    !row->begun || ev->sequence != row->sequence + 1 || ev->time < s->given ||
+	    ev->time - s->newest > TRACE_INTERVAL_MAX)
+		return false;
+	ev->lost = 0;
+	ev->restart = false;
+	row->sequence = ev->sequence;
+	row->time = s->newest = s->given = ev->time;
+	return true;
+}
+
+/*
+ * Of a file with one row, what can be had at once. If another row turns up after all, that and what
+ * follows is held back.
+ */
+static unsigned int sorter_batch(struct order *o, struct sorter *s, struct event *ret,
+				 unsigned int max)
+{
+	unsigned int given = 0, n;
+
+	if (!has_one_row(s) || s->ended)
+		return 0;
+	n = stream_batch(&s->stream, ret, max < s->limit ? max : s->limit);
+	for (unsigned int i = 0; i < n; i++) {
+		struct row *row;
+
+		if (s->n_rows == 1 && follows(s, &ret[i])) {
+			given++;
+			continue;
+		}
+		row = arrived(s, &ret[i]);
+		if (s->n_rows == 1) {
+			note_given(o, s, &ret[i]);
+			given++;
+		} else {
+			hold(o, s, row, &ret[i]);
+		}
+	}
+	return given;
+}
+
 static enum stream_state sorter_next(struct order *o, struct sorter *s, struct event *ret)
 {
 	enum stream_state state;
@@ -292,17 +355,14 @@ static enum stream_state sorter_next(struct order *o, struct sorter *s, struct e
 		row = arrived(s, ret);
 		/* With one row there is nothing to wait for, once it is clear that it is the only
 		 * one. */
-		if (s->settled && s->n_rows == 1 && !s->held)
+		if (has_one_row(s))
 			break;
 		hold(o, s, row, ret);
 		s->settled = s->of_cpu &&
 			     (s->settled || s->held == s->limit ||
 			      (s->newest > s->first && s->newest - s->first > TRACE_WINDOW_NS));
 	}
-	if (ret->time >= s->given)
-		s->given = ret->time;
-	else if (!(ret->category & CATEGORY_NOTIFY))
-		o->late++;
+	note_given(o, s, ret);
 	return STREAM_EVENT;
 }
 
@@ -373,15 +433,21 @@ static enum stream_state make_ready(struct order *o)
 	return ret;
 }
 
-enum stream_state order_next(struct order *o, struct event *ret, unsigned int *from)
+enum stream_state order_next(struct order *o, struct event *ret, unsigned int max, unsigned int *n,
+			     unsigned int *from)
 {
 	enum stream_state state;
 	struct sorter *s;
 
 	if (o->only) {
 		*from = (unsigned int)(o->only - o->sorters);
+		*n = sorter_batch(o, o->only, ret, max);
+		if (*n)
+			return STREAM_EVENT;
+		*n = 1;
 		return sorter_next(o, o->only, ret);
 	}
+	*n = 1;
 	if (o->n_unready) {
 		state = make_ready(o);
 		if (state != STREAM_EVENT)

@@ -25,10 +25,11 @@ struct order *order_create(struct stream *streams, const bool *of_cpu, unsigned 
 void order_destroy(struct order *order); /* NULL-safe */
 
 /*
- * The next event, with lost and restart filled in. STREAM_WAIT: the next one cannot be known before
- * a pipe has more. @from gets the number of its stream.
+ * The next events, with lost and restart filled in: *@n of them, at most @max, all of the stream
+ * @from. STREAM_WAIT: the next one cannot be known before a pipe has more.
  */
-enum stream_state order_next(struct order *order, struct event *ret, unsigned int *from);
+enum stream_state order_next(struct order *order, struct event *ret, unsigned int max,
+			     unsigned int *n, unsigned int *from);
 
 /* It is known that nothing more comes that happened before this. */
 void order_advance(struct order *order, uint64_t time_ns);

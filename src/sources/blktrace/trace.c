@@ -19,6 +19,7 @@
 #define BUFFERS (16u << 20)
 #define BUFFER_MAX (256u << 10)
 #define BUFFER_MIN (8u << 10)
+#define BATCH 64u
 /* Events after which trace_read() returns. */
 #define READ_EVENTS 100000u
 
@@ -36,9 +37,9 @@ struct trace {
 	uint64_t events;
 	bool begun;
 	uint64_t begin, last; /* time of the first event and of the last one, without notifies */
-	bool has_next;        /* the next event was read and not used */
-	unsigned int next_from;
-	struct event next;
+	/* Events that were read and not used yet, all of one stream. */
+	struct event batch[BATCH];
+	unsigned int batch_at, batch_n, batch_from;
 	bool over; /* nothing more comes */
 	bool has_wall;
 	uint64_t wall_clock, wall_time; /* CLOCK_REALTIME, and the trace's time of that moment */
@@ -145,7 +146,6 @@ static void use(struct trace *t, const struct event *ev, unsigned int from)
 {
 	bool notify = ev->category & CATEGORY_NOTIFY;
 
-	t->account.set = t->sets[from];
 	t->events++;
 	if (notify) {
 		note_wall(t, ev);
@@ -166,28 +166,45 @@ static void use(struct trace *t, const struct event *ev, unsigned int from)
 	}
 }
 
+/* The next event; NULL if it is not known, for the reason @ret. */
+static struct event *next_event(struct trace *t, enum trace_state *ret)
+{
+	if (t->batch_at < t->batch_n)
+		return &t->batch[t->batch_at];
+	t->batch_at = t->batch_n = 0;
+	switch (order_next(t->order, t->batch, BATCH, &t->batch_n, &t->batch_from)) {
+	case STREAM_EVENT:
+		t->account.set = t->sets[t->batch_from];
+		return &t->batch[0];
+	case STREAM_WAIT:
+		*ret = TRACE_WAITING;
+		break;
+	case STREAM_MORE:
+		*ret = TRACE_MORE;
+		break;
+	case STREAM_END:
+		*ret = TRACE_END;
+		t->over = true;
+		break;
+	}
+	t->batch_n = 0;
+	return NULL;
+}
+
 enum trace_state trace_read(struct trace *t, int64_t until_ns)
 {
+	enum trace_state state = TRACE_MORE;
+
 	for (unsigned int n = 0; n < READ_EVENTS; n++) {
-		if (!t->has_next) {
-			switch (order_next(t->order, &t->next, &t->next_from)) {
-			case STREAM_EVENT:
-				t->has_next = true;
-				break;
-			case STREAM_WAIT:
-				return TRACE_WAITING;
-			case STREAM_MORE:
-				return TRACE_MORE;
-			case STREAM_END:
-				t->over = true;
-				return TRACE_END;
-			}
-		}
-		if (until_ns != INT64_MAX && (int64_t)t->next.time >= until_ns &&
-		    !(t->next.category & CATEGORY_NOTIFY))
+		struct event *ev = next_event(t, &state);
+
+		if (!ev)
+			return state;
+		if (until_ns != INT64_MAX && (int64_t)ev->time >= until_ns &&
+		    !(ev->category & CATEGORY_NOTIFY))
 			return TRACE_REACHED;
-		t->has_next = false;
-		use(t, &t->next, t->next_from);
+		t->batch_at++;
+		use(t, ev, t->batch_from);
 	}
 	return TRACE_MORE;
 }
@@ -220,12 +237,16 @@ void trace_advance(struct trace *t, int64_t time_ns)
 
 int64_t trace_begin_ns(const struct trace *t)
 {
-	return (int64_t)(!t->begun && t->has_next ? t->next.time : t->begin);
+	if (!t->begun && t->batch_at < t->batch_n)
+		return (int64_t)t->batch[t->batch_at].time;
+	return (int64_t)t->begin;
 }
 
 int64_t trace_next_ns(const struct trace *t)
 {
-	return (int64_t)(t->has_next ? t->next.time : t->last);
+	if (t->batch_at < t->batch_n)
+		return (int64_t)t->batch[t->batch_at].time;
+	return (int64_t)t->last;
 }
 
 int64_t trace_newest_ns(const struct trace *t)
