@@ -169,9 +169,11 @@ unsigned int account_part_at(struct account *a, struct trace_device *d, uint64_t
 	part = d->table_parts[entry];
 	if (!part) {
 		part = d->table_parts[entry] = part_add(a, d, 0);
-		if (part)
-			memcpy(d->parts[part].name.partition, d->table->entries[entry].name,
-			       DEVICE_NAME_MAX);
+		if (!part)
+			return 0;
+		d->parts[part].in_table = true;
+		memcpy(d->parts[part].name.partition, d->table->entries[entry].name,
+		       DEVICE_NAME_MAX);
 	}
 	return part;
 }
@@ -196,10 +198,10 @@ static bool is_partition(const struct account *a, const struct trace_device *d,
 
 bool account_is_partition(const struct trace_device *d, unsigned int part)
 {
-	uint32_t number = d->parts[part].number;
+	const struct trace_part *p = &d->parts[part];
 
-	return part && (d->has_issue || d->has_requests || !number ||
-			TRACE_MAJOR(number) == BLOCK_EXT_MAJOR);
+	return part && (d->has_issue || d->has_requests || p->in_table ||
+			TRACE_MAJOR(p->number) == BLOCK_EXT_MAJOR);
 }
 
 unsigned int account_part_remapped(struct account *a, struct trace_device *d,
