@@ -74,19 +74,41 @@ static unsigned int part_add(struct account *a, struct trace_device *d, uint32_t
 	return d->n_parts++;
 }
 
+/* The table of a disk's name, unless it is another device's already. */
+static const struct partition_table *table_named(const struct account *a, const char *disk)
+{
+	for (unsigned int i = 0; i < a->tables.n; i++) {
+		const struct partition_table *table = &a->tables.tables[i];
+		bool taken = false;
+
+		for (unsigned int k = 0; k < a->n_devices; k++)
+			taken = taken || a->devices[k]->table == table;
+		if (!taken && !strcmp(table->disk, disk))
+			return table;
+	}
+	return NULL;
+}
+
 /*
  * The table of the disk's name, or of that which blktrace has given to the files. A single table is
  * the first device's, whatever it is called here: the trace may come from another machine.
  */
 static const struct partition_table *table_of(const struct account *a, const char *disk)
 {
-	for (unsigned int i = 0; i < a->tables.n; i++)
-		if (!strcmp(a->tables.tables[i].disk, disk))
-			return &a->tables.tables[i];
-	for (unsigned int i = 0; i < a->tables.n; i++)
-		if (a->set && *a->set && !strcmp(a->tables.tables[i].disk, a->set))
-			return &a->tables.tables[i];
-	return a->tables.n == 1 && !a->n_devices ? a->tables.tables : NULL;
+	const struct partition_table *table = table_named(a, disk);
+
+	if (!table && a->set && *a->set)
+		table = table_named(a, a->set);
+	return !table && a->tables.n == 1 && !a->n_devices ? a->tables.tables : table;
+}
+
+/* A name may be of one disk only. */
+static bool name_is_free(const struct account *a, const char *disk)
+{
+	for (unsigned int i = 0; i < a->n_devices; i++)
+		if (!strcmp(trace_device_name(a->devices[i]), disk))
+			return false;
+	return true;
 }
 
 /* The first section that matches; [default] is the first of all, and has no pattern. */
@@ -118,7 +140,7 @@ static struct trace_device *device_add(struct account *a, uint32_t number)
 	else
 		number_text(number, disk);
 	d->table = table_of(a, disk);
-	if (d->table && !in_sys && d->table->disk[0])
+	if (d->table && !in_sys && d->table->disk[0] && name_is_free(a, d->table->disk))
 		memcpy(disk, d->table->disk, DEVICE_NAME_MAX);
 	if (d->table)
 		d->table_parts = xcalloc(d->table->n, sizeof(*d->table_parts));
@@ -147,9 +169,11 @@ unsigned int account_part_at(struct account *a, struct trace_device *d, uint64_t
 	part = d->table_parts[entry];
 	if (!part) {
 		part = d->table_parts[entry] = part_add(a, d, 0);
-		if (part)
-			memcpy(d->parts[part].name.partition, d->table->entries[entry].name,
-			       DEVICE_NAME_MAX);
+		if (!part)
+			return 0;
+		d->parts[part].in_table = true;
+		memcpy(d->parts[part].name.partition, d->table->entries[entry].name,
+		       DEVICE_NAME_MAX);
 	}
 	return part;
 }
@@ -174,10 +198,10 @@ static bool is_partition(const struct account *a, const struct trace_device *d,
 
 bool account_is_partition(const struct trace_device *d, unsigned int part)
 {
-	uint32_t number = d->parts[part].number;
+	const struct trace_part *p = &d->parts[part];
 
-	return part && (d->has_issue || d->has_requests || !number ||
-			TRACE_MAJOR(number) == BLOCK_EXT_MAJOR);
+	return part && (d->has_issue || d->has_requests || p->in_table ||
+			TRACE_MAJOR(p->number) == BLOCK_EXT_MAJOR);
 }
 
 unsigned int account_part_remapped(struct account *a, struct trace_device *d,

@@ -21,6 +21,7 @@
 struct trace_part {
 	struct device_name name;
 	uint32_t number; /* major << 20 | minor; 0: known by its sectors only */
+	bool in_table;   /* of the dump */
 	/* By kind and operation, NULL before the first; owned. The last kind has one, for all. */
 	struct hist *hists[KIND_NR][OP_NR];
 	unsigned int hints[KIND_NR][OP_NR]; /* the column that was counted in last */

@@ -89,7 +89,7 @@ static struct error *add_set(struct trace_files *files, const char *prefix, bool
 	return err;
 }
 
-void trace_set_name(const char *path, char *ret, size_t size)
+bool trace_set_name(const char *path, char *ret, size_t size)
 {
 	const char *slash = strrchr(path, '/');
 	cleanup_free char *name = xstrdup(slash ? slash + 1 : path);
@@ -100,6 +100,7 @@ void trace_set_name(const char *path, char *ret, size_t size)
 		*at = '\0';
 		memcpy(ret, name, strlen(name) + 1);
 	}
+	return at;
 }
 
 struct error *trace_files_add(struct trace_files *files, const char *path)

@@ -3,6 +3,7 @@
 #ifndef BLKHIST_SOURCES_BLKTRACE_FILES_H
 #define BLKHIST_SOURCES_BLKTRACE_FILES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "core/error.h"
@@ -21,7 +22,7 @@ struct trace_files {
 struct error *trace_files_add(struct trace_files *files, const char *path) must_check;
 /* The name of the set that a file belongs to: blktrace calls it like the device; "" if it has none.
  */
-void trace_set_name(const char *path, char *ret, size_t size);
+bool trace_set_name(const char *path, char *ret, size_t size);
 void trace_files_deinit(struct trace_files *files);
 
 #endif

@@ -57,6 +57,7 @@ struct request {
 	uint32_t done;  /* by partial completions */
 	uint32_t size;  /* at issue, with what was done then */
 	uint32_t events;
+	uint32_t hash;         /* the key's */
 	uint32_t prev, next;   /* with the same hash; next also if it is free */
 	uint32_t older, newer; /* by age */
 	uint16_t part;
@@ -76,6 +77,7 @@ struct key {
 	uint64_t place; /* the event's sector: of an append the zone's first, or where it was
 			   written */
 	uint32_t bytes;
+	uint32_t hash;
 	uint8_t op;
 };
 
@@ -113,16 +115,15 @@ static inline uint32_t hash(const struct trace_device *d, uint64_t sector, uint8
 			  32);
 }
 
-static inline struct bucket *bucket_of(const struct pair *p, const struct trace_device *d,
-				       uint64_t sector, uint8_t op)
+static inline struct bucket *bucket_of(const struct pair *p, uint32_t hash_)
 {
-	return &p->table[hash(d, sector, op) & (p->table_size - 1)];
+	return &p->table[hash_ & (p->table_size - 1)];
 }
 
 static void chain(struct pair *p, uint32_t i)
 {
 	struct request *r = &p->requests[i];
-	struct bucket *b = bucket_of(p, r->device, r->sector, r->op);
+	struct bucket *b = bucket_of(p, r->hash);
 
 	r->prev = b->tail;
 	r->next = NONE;
@@ -134,7 +135,7 @@ static void chain(struct pair *p, uint32_t i)
 static void unchain(struct pair *p, uint32_t i)
 {
 	const struct request *r = &p->requests[i];
-	struct bucket *b = bucket_of(p, r->device, r->sector, r->op);
+	struct bucket *b = bucket_of(p, r->hash);
 
 	*(r->prev == NONE ? &b->head : &p->requests[r->prev].next) = r->next;
 	*(r->next == NONE ? &b->tail : &p->requests[r->next].prev) = r->prev;
@@ -193,6 +194,7 @@ static uint32_t add(struct pair *p, const struct key *key)
 		.get = TIME_NONE,
 		.device = key->device,
 		.bytes = key->bytes,
+		.hash = key->hash,
 		.op = key->op,
 		.state = QUEUED,
 		.older = p->newest,
@@ -218,16 +220,15 @@ static void make_room(struct pair *p, const struct key *key)
 		give_up(p, p->oldest);
 	if (p->n_requests + ENTRIES_PER_EVENT > p->size)
 		grow(p);
-	b = bucket_of(p, key->device, key->sector, key->op);
+	b = bucket_of(p, key->hash);
 	while (b->n > CHAIN_MAX)
 		give_up(p, b->head);
 }
 
 /* For all entries of the key's hash, the oldest first. */
-#define FOR_EACH_ALIKE(p, key, i)                                                      \
-	for (uint32_t i = bucket_of(p, (key)->device, (key)->sector, (key)->op)->head, \
-		      left_ = CHAIN_MAX;                                               \
-	     i != NONE && left_; i = (p)->requests[i].next, left_--)
+#define FOR_EACH_ALIKE(p, key, i)                                                                 \
+	for (uint32_t i = bucket_of(p, (key)->hash)->head, left_ = CHAIN_MAX; i != NONE && left_; \
+	     i = (p)->requests[i].next, left_--)
 
 /*
  * The oldest one that is queued there and has not been through any of @seen. What has no bytes is
@@ -287,6 +288,7 @@ static void split(struct pair *p, uint32_t i, uint32_t bytes)
 		.op = r->op,
 	};
 
+	rest.hash = hash(rest.device, rest.sector, rest.op);
 	n = &p->requests[add(p, &rest)];
 	/* It is still to be given a request. */
 	n->seen = r->seen & (SEEN_REMAP | SEEN_QUEUE);
@@ -390,6 +392,7 @@ static uint32_t gather(struct pair *p, const struct key *key)
 
 		next.sector += p->requests[i].bytes / SECTOR_SIZE;
 		next.bytes = rest;
+		next.hash = hash(next.device, next.sector, next.op);
 		b = find_queued(p, &next, 0);
 		if (b == NONE || b == i)
 			break;
@@ -532,6 +535,7 @@ static void move(struct pair *p, uint32_t i, uint64_t sector, uint32_t bytes)
 	unchain(p, i);
 	p->requests[i].sector = sector;
 	p->requests[i].bytes = bytes;
+	p->requests[i].hash = hash(p->requests[i].device, sector, p->requests[i].op);
 	chain(p, i);
 }
 
@@ -592,7 +596,7 @@ static void complete_other(struct pair *p, const struct key *key, const struct e
 		p->requests[i].start = start_of(p, &p->requests[i]);
 		find_part(p, &p->requests[i], ev);
 		find_row(&p->requests[i]);
-		p->notes[NOTE_UNISSUED] += empty_write && d->has_issue;
+		p->notes[NOTE_UNISSUED] += empty_write && ev->category & CATEGORY_FS;
 		p->notes[NOTE_NO_ISSUE] += d->has_issue && !empty_write;
 	}
 	note_event(p, i);
@@ -661,13 +665,18 @@ static void complete(struct pair *p, const struct key *key, const struct event *
 
 /* --- events --- */
 
-static enum blk_op op_of(uint32_t category)
+/* By the bits FLUSH, WRITE and DISCARD: a write may ask for a flush, and a discard is a write, too.
+ */
+static uint8_t op_of(uint32_t category)
 {
-	if (category & CATEGORY_DISCARD)
-		return OP_DISCARD;
-	if (category & CATEGORY_WRITE)
-		return OP_WRITE;
-	return category & CATEGORY_FLUSH ? OP_FLUSH : OP_READ;
+	static const uint8_t ops[8] = {
+		OP_READ,    OP_WRITE,   OP_FLUSH,   OP_WRITE,
+		OP_DISCARD, OP_DISCARD, OP_DISCARD, OP_DISCARD,
+	};
+	_Static_assert(CATEGORY_WRITE == 2 && CATEGORY_FLUSH == 4 && CATEGORY_DISCARD == 1 << 13,
+		       "bits 0 and 1, and bit 2");
+
+	return ops[(category >> 1 & 3) | (category >> 11 & 4)];
 }
 
 /* Another trace of the device begins; its CPUs do so one after the other. */
@@ -686,63 +695,54 @@ static void restart(struct pair *p, struct trace_device *d, uint64_t now)
 	}
 }
 
-/* Of no request, or none of their own. */
-static const bool no_request[ACTION_NR] = {
-	[ACTION_SLEEP] = true,        [ACTION_PLUG] = true,      [ACTION_UNPLUG] = true,
-	[ACTION_UNPLUG_TIMER] = true, [ACTION_BOUNCE] = true,    [ACTION_ABORT] = true,
-	[ACTION_DRIVER_DATA] = true,  [ACTION_ZONE_PLUG] = true, [ACTION_ZONE_UNPLUG] = true,
+/* CLASS_NR: it is looked at further. The rest are of no request, or none of their own. */
+static const uint8_t action_classes[ACTION_NR] = {
+	[0] = CLASS_UNKNOWN,
+	[ACTION_QUEUE] = CLASS_NR,
+	[ACTION_BACK_MERGE] = CLASS_NR,
+	[ACTION_FRONT_MERGE] = CLASS_NR,
+	[ACTION_GET_REQUEST] = CLASS_NR,
+	[ACTION_SLEEP] = CLASS_NO_REQUEST,
+	[ACTION_REQUEUE] = CLASS_NR,
+	[ACTION_ISSUE] = CLASS_NR,
+	[ACTION_COMPLETE] = CLASS_NR,
+	[ACTION_PLUG] = CLASS_NO_REQUEST,
+	[ACTION_UNPLUG] = CLASS_NO_REQUEST,
+	[ACTION_UNPLUG_TIMER] = CLASS_NO_REQUEST,
+	[ACTION_INSERT] = CLASS_NR,
+	[ACTION_SPLIT] = CLASS_NR,
+	[ACTION_BOUNCE] = CLASS_NO_REQUEST,
+	[ACTION_REMAP] = CLASS_NR,
+	[ACTION_ABORT] = CLASS_NO_REQUEST,
+	[ACTION_DRIVER_DATA] = CLASS_NO_REQUEST,
+	[ACTION_ZONE_PLUG] = CLASS_NO_REQUEST,
+	[ACTION_ZONE_UNPLUG] = CLASS_NO_REQUEST,
+	[ACTION_ZONE_MANAGEMENT] = CLASS_NO_REQUEST,
 };
 
 /* What is not to be looked at any further; CLASS_NR for the others. */
-static enum pair_class class_of(const struct event *ev, const struct trace_device *d)
+static inline unsigned int class_of(const struct event *ev, const struct trace_device *d)
 {
 	if (d->rule->ignore)
 		return CLASS_IGNORED;
 	if (ev->category & CATEGORY_PASSTHROUGH)
 		return CLASS_PASSTHROUGH;
-	if (!ev->action || ev->action >= ACTION_NR)
-		return CLASS_UNKNOWN;
-	if (no_request[ev->action])
-		return CLASS_NO_REQUEST;
-	/* Without the category it only says where an append has been written. */
-	if (ev->action == ACTION_COMPLETE && !(ev->category & CATEGORY_COMPLETE))
-		return CLASS_NO_REQUEST;
-	if (ev->action == ACTION_REMAP && ev->to_device && ev->to_device != ev->device)
-		return CLASS_STACKED;
-	return CLASS_NR;
+	return ev->action < ACTION_NR ? action_classes[ev->action] : CLASS_UNKNOWN;
 }
 
-bool pair_event(struct pair *p, const struct event *ev)
+/* An event of a request, or of a bio that may become one. */
+static void request_event(struct pair *p, struct trace_device *d, const struct event *ev)
 {
 	bool append = ev->category & CATEGORY_ZONE_APPEND;
 	struct key key = {
+		.device = d,
 		.sector = append ? 0 : ev->sector,
 		.place = ev->sector,
 		.bytes = ev->bytes,
+		.op = append ? KEY_ZONE_APPEND : op_of(ev->category),
 	};
-	enum pair_class class;
 
-	if (ev->category & CATEGORY_NOTIFY) {
-		p->classes[CLASS_NOTIFY]++;
-		return true;
-	}
-	key.device = account_device(p->account, ev->device);
-	if (!key.device) {
-		p->classes[CLASS_UNKNOWN]++;
-		return false;
-	}
-	if (ev->lost) {
-		p->notes[NOTE_LOST] += ev->lost;
-		key.device->lossy = true;
-	}
-	if (ev->restart)
-		restart(p, key.device, ev->time);
-	class = class_of(ev, key.device);
-	if (class != CLASS_NR) {
-		p->classes[class]++;
-		return class != CLASS_UNKNOWN;
-	}
-	key.op = append ? KEY_ZONE_APPEND : (uint8_t)op_of(ev->category);
+	key.hash = hash(d, key.sector, key.op);
 	make_room(p, &key);
 	switch (ev->action) {
 	case ACTION_ISSUE:
@@ -752,12 +752,49 @@ bool pair_event(struct pair *p, const struct event *ev)
 		requeue(p, &key);
 		break;
 	case ACTION_COMPLETE:
-		complete(p, &key, ev);
+		/* Without the category it only says where an append has been written. */
+		if (ev->category & CATEGORY_COMPLETE)
+			complete(p, &key, ev);
+		else
+			p->classes[CLASS_NO_REQUEST]++;
+		break;
+	case ACTION_REMAP:
+		if (ev->to_device && ev->to_device != ev->device)
+			p->classes[CLASS_STACKED]++;
+		else
+			bio_event(p, &key, ev);
 		break;
 	default:
 		bio_event(p, &key, ev);
 	}
-	return true;
+}
+
+bool pair_event(struct pair *p, const struct event *ev)
+{
+	struct trace_device *d;
+	unsigned int class;
+
+	if (ev->category & CATEGORY_NOTIFY) {
+		p->classes[CLASS_NOTIFY]++;
+		return true;
+	}
+	d = account_device(p->account, ev->device);
+	if (!d) {
+		p->classes[CLASS_UNKNOWN]++;
+		return false;
+	}
+	if (ev->lost) {
+		p->notes[NOTE_LOST] += ev->lost;
+		d->lossy = true;
+	}
+	if (ev->restart)
+		restart(p, d, ev->time);
+	class = class_of(ev, d);
+	if (class == CLASS_NR)
+		request_event(p, d, ev);
+	else
+		p->classes[class]++;
+	return class != CLASS_UNKNOWN;
 }
 
 uint64_t pair_issued(const struct pair *p)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include "sources/blktrace/stream.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -90,18 +91,9 @@ static inline uint64_t get64(const uint8_t *p, bool swap)
 }
 
 /* Where a record has the length of its payload. */
-static size_t payload_at(const struct stream *s)
+static inline size_t payload_at(uint32_t header)
 {
-	return s->header == TRACE_V7_SIZE ? 46 : 50;
-}
-
-static uint64_t big_endian(const uint8_t *p, unsigned int n)
-{
-	uint64_t v = 0;
-
-	while (n--)
-		v = v << 8 | *p++;
-	return v;
+	return header == TRACE_V7_SIZE ? 46 : 50;
 }
 
 static uint64_t offset_of(const struct stream *s, size_t pos)
@@ -187,7 +179,7 @@ static bool plausible(struct stream *s, const uint8_t *p, size_t n)
 	memcpy(&magic, p, sizeof(magic));
 	if (s->magic ? magic != s->magic : !set_format(s, p))
 		return false;
-	return n < s->header || get16(p + payload_at(s), s->swap) <= TRACE_PAYLOAD_MAX;
+	return n < s->header || get16(p + payload_at(s->header), s->swap) <= TRACE_PAYLOAD_MAX;
 }
 
 /* Begins to look for the next record, at least one byte on, or it would be the same again. */
@@ -237,15 +229,20 @@ static void decode_payload(const struct stream *s, const uint8_t *p, uint32_t le
 		if (ret->action == NOTIFY_TIMESTAMP && len >= 8)
 			ret->from = get32(p, s->swap) * 1000000000ull + get32(p + 4, s->swap);
 	} else if (ret->action == ACTION_REMAP && len >= 16) {
-		ret->from_device = (uint32_t)big_endian(p, 4);
-		ret->to_device = (uint32_t)big_endian(p + 4, 4);
-		ret->from = big_endian(p + 8, 8);
+		/* Big-endian in any file. */
+		ret->from_device = be32toh(get32(p, false));
+		ret->to_device = be32toh(get32(p + 4, false));
+		ret->from = be64toh(get64(p + 8, false));
 	}
 }
 
-/* Inlined once for each kind of file, as this is where most of the time would go. */
-static inline __attribute__((always_inline)) uint64_t decode_header(const uint8_t *p, bool swap,
-								    bool v7, struct event *ret)
+/*
+ * The record at @p, which is there as a whole. Inlined once for each kind of file, as this is where
+ * most of the time would go.
+ */
+static inline __attribute__((always_inline)) void decode(const struct stream *s, const uint8_t *p,
+							 uint32_t payload, bool swap, bool v7,
+							 struct event *ret)
 {
 	uint64_t action = v7 ? get32(p + 28, swap) : get64(p + 32, swap);
 
@@ -257,24 +254,9 @@ static inline __attribute__((always_inline)) uint64_t decode_header(const uint8_
 	ret->cpu = get32(p + (v7 ? 40 : 44), swap);
 	ret->category = (uint32_t)(action >> ACTION_CATEGORY_SHIFT);
 	ret->action = (uint16_t)(action & 0xffff & ~ACTION_CGROUP);
-	return action;
-}
-
-/* The record at @p, which is there as a whole. */
-static inline void decode(const struct stream *s, const uint8_t *p, uint32_t payload,
-			  struct event *ret)
-{
-	bool v7 = s->header == TRACE_V7_SIZE;
-	uint64_t action;
-
-	if (s->swap)
-		action = v7 ? decode_header(p, true, true, ret) :
-			      decode_header(p, true, false, ret);
-	else
-		action = v7 ? decode_header(p, false, true, ret) :
-			      decode_header(p, false, false, ret);
 	if (payload || ret->action == ACTION_REMAP || ret->category & CATEGORY_NOTIFY)
-		decode_payload(s, p + s->header, payload, action & ACTION_CGROUP, ret);
+		decode_payload(s, p + (v7 ? TRACE_V7_SIZE : TRACE_V8_SIZE), payload,
+			       action & ACTION_CGROUP, ret);
 }
 
 /* The first bytes say what it is; STREAM_EVENT: that is known, or looked for. */
@@ -313,27 +295,50 @@ static enum stream_state cut_off(struct stream *s, size_t wanted)
 }
 
 /* The next record, if it is in the buffer as a whole and in order. */
-static inline bool next_plain(struct stream *s, struct event *ret)
+static inline __attribute__((always_inline)) bool next_plain(struct stream *s, bool swap, bool v7,
+							     struct event *ret)
 {
+	const uint32_t header = v7 ? TRACE_V7_SIZE : TRACE_V8_SIZE;
 	size_t there = s->end - s->pos;
 	const uint8_t *p = s->buf + s->pos;
 	uint32_t magic, payload;
 
-	if (!s->magic || s->searching || there < s->header)
+	if (there < header)
 		return false;
 	memcpy(&magic, p, sizeof(magic));
-	payload = get16(p + payload_at(s), s->swap);
-	if (magic != s->magic || payload > TRACE_PAYLOAD_MAX || there < s->header + payload)
+	payload = get16(p + payload_at(header), swap);
+	if (magic != s->magic || payload > TRACE_PAYLOAD_MAX || there < header + payload)
 		return false;
 	ret->offset = offset_of(s, s->pos);
-	decode(s, p, payload, ret);
-	s->pos += s->header + payload;
+	decode(s, p, payload, swap, v7, ret);
+	s->pos += header + payload;
 	return true;
+}
+
+static inline __attribute__((always_inline)) unsigned int
+batch_as(struct stream *s, bool swap, bool v7, struct event *ret, unsigned int max)
+{
+	unsigned int n = 0;
+
+	while (n < max && next_plain(s, swap, v7, &ret[n]))
+		n++;
+	return n;
+}
+
+unsigned int stream_batch(struct stream *s, struct event *ret, unsigned int max)
+{
+	bool v7 = s->header == TRACE_V7_SIZE;
+
+	if (!s->magic || s->searching)
+		return 0;
+	if (s->swap)
+		return v7 ? batch_as(s, true, true, ret, max) : batch_as(s, true, false, ret, max);
+	return v7 ? batch_as(s, false, true, ret, max) : batch_as(s, false, false, ret, max);
 }
 
 enum stream_state stream_next(struct stream *s, struct event *ret)
 {
-	while (!next_plain(s, ret)) {
+	while (!stream_batch(s, ret, 1)) {
 		enum stream_state state = STREAM_EVENT;
 		uint32_t magic, payload;
 		const uint8_t *p;
@@ -349,7 +354,7 @@ enum stream_state stream_next(struct stream *s, struct event *ret)
 			return wait ? STREAM_WAIT : cut_off(s, s->header);
 		p = s->buf + s->pos;
 		memcpy(&magic, p, sizeof(magic));
-		payload = get16(p + payload_at(s), s->swap);
+		payload = get16(p + payload_at(s->header), s->swap);
 		if (magic != s->magic || payload > TRACE_PAYLOAD_MAX) {
 			stream_problem(s, magic != s->magic ? PROBLEM_MAGIC : PROBLEM_PAYLOAD,
 				       offset_of(s, s->pos), payload);

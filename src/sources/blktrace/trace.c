@@ -19,6 +19,7 @@
 #define BUFFERS (16u << 20)
 #define BUFFER_MAX (256u << 10)
 #define BUFFER_MIN (8u << 10)
+#define BATCH 64u
 /* Events after which trace_read() returns. */
 #define READ_EVENTS 100000u
 
@@ -36,9 +37,10 @@ struct trace {
 	uint64_t events;
 	bool begun;
 	uint64_t begin, last; /* time of the first event and of the last one, without notifies */
-	bool has_next;        /* the next event was read and not used */
-	unsigned int next_from;
-	struct event next;
+	/* Events that were read and not used yet, all of one stream. */
+	struct event batch[BATCH];
+	unsigned int batch_at, batch_n, batch_from;
+	bool over; /* nothing more comes */
 	bool has_wall;
 	uint64_t wall_clock, wall_time; /* CLOCK_REALTIME, and the trace's time of that moment */
 };
@@ -107,6 +109,7 @@ struct error *trace_open(const struct trace_settings *s, struct trace **ret)
 {
 	cleanup(trace_closep) struct trace *t = xcalloc(1, sizeof(*t));
 	cleanup(streams_deinit) struct streams streams = {};
+	cleanup_free bool *of_cpu = NULL;
 	struct error *err;
 
 	t->account.config = s->config;
@@ -118,9 +121,10 @@ struct error *trace_open(const struct trace_settings *s, struct trace **ret)
 	try(streams_open(s, &streams));
 	t->n_streams = streams.n;
 	t->sets = xcalloc(streams.n, sizeof(*t->sets));
+	of_cpu = xcalloc(streams.n, sizeof(*of_cpu));
 	for (unsigned int i = 0; i < streams.n; i++)
-		trace_set_name(streams.stream[i].path, t->sets[i], sizeof(*t->sets));
-	t->order = order_create(streams.stream, streams.n);
+		of_cpu[i] = trace_set_name(streams.stream[i].path, t->sets[i], sizeof(*t->sets));
+	t->order = order_create(streams.stream, of_cpu, streams.n);
 	pair_init(&t->pair, &t->account, s->start);
 	*ret = take(t);
 	return NULL;
@@ -142,7 +146,6 @@ static void use(struct trace *t, const struct event *ev, unsigned int from)
 {
 	bool notify = ev->category & CATEGORY_NOTIFY;
 
-	t->account.set = t->sets[from];
 	t->events++;
 	if (notify) {
 		note_wall(t, ev);
@@ -163,27 +166,45 @@ static void use(struct trace *t, const struct event *ev, unsigned int from)
 	}
 }
 
+/* The next event; NULL if it is not known, for the reason @ret. */
+static struct event *next_event(struct trace *t, enum trace_state *ret)
+{
+	if (t->batch_at < t->batch_n)
+		return &t->batch[t->batch_at];
+	t->batch_at = t->batch_n = 0;
+	switch (order_next(t->order, t->batch, BATCH, &t->batch_n, &t->batch_from)) {
+	case STREAM_EVENT:
+		t->account.set = t->sets[t->batch_from];
+		return &t->batch[0];
+	case STREAM_WAIT:
+		*ret = TRACE_WAITING;
+		break;
+	case STREAM_MORE:
+		*ret = TRACE_MORE;
+		break;
+	case STREAM_END:
+		*ret = TRACE_END;
+		t->over = true;
+		break;
+	}
+	t->batch_n = 0;
+	return NULL;
+}
+
 enum trace_state trace_read(struct trace *t, int64_t until_ns)
 {
+	enum trace_state state = TRACE_MORE;
+
 	for (unsigned int n = 0; n < READ_EVENTS; n++) {
-		if (!t->has_next) {
-			switch (order_next(t->order, &t->next, &t->next_from)) {
-			case STREAM_EVENT:
-				t->has_next = true;
-				break;
-			case STREAM_WAIT:
-				return TRACE_WAITING;
-			case STREAM_MORE:
-				return TRACE_MORE;
-			case STREAM_END:
-				return TRACE_END;
-			}
-		}
-		if (until_ns != INT64_MAX && (int64_t)t->next.time >= until_ns &&
-		    !(t->next.category & CATEGORY_NOTIFY))
+		struct event *ev = next_event(t, &state);
+
+		if (!ev)
+			return state;
+		if (until_ns != INT64_MAX && (int64_t)ev->time >= until_ns &&
+		    !(ev->category & CATEGORY_NOTIFY))
 			return TRACE_REACHED;
-		t->has_next = false;
-		use(t, &t->next, t->next_from);
+		t->batch_at++;
+		use(t, ev, t->batch_from);
 	}
 	return TRACE_MORE;
 }
@@ -216,12 +237,16 @@ void trace_advance(struct trace *t, int64_t time_ns)
 
 int64_t trace_begin_ns(const struct trace *t)
 {
-	return (int64_t)(!t->begun && t->has_next ? t->next.time : t->begin);
+	if (!t->begun && t->batch_at < t->batch_n)
+		return (int64_t)t->batch[t->batch_at].time;
+	return (int64_t)t->begin;
 }
 
 int64_t trace_next_ns(const struct trace *t)
 {
-	return (int64_t)(t->has_next ? t->next.time : t->last);
+	if (t->batch_at < t->batch_n)
+		return (int64_t)t->batch[t->batch_at].time;
+	return (int64_t)t->last;
 }
 
 int64_t trace_newest_ns(const struct trace *t)
@@ -310,16 +335,16 @@ static const bool usual_notes[NOTE_NR] = {
 static void add_losses(const struct trace *t, struct snapshot *snap)
 {
 	const struct pair *p = &t->pair;
-	uint64_t issued = 0;
+	/* Until then they may still end, and what is counted only rises. */
+	uint64_t unfinished = t->over ? p->in_flight : 0, issued = t->over ? pair_issued(p) : 0;
 
 	snapshot_add_loss(snap, "events", "events read; all are in one of the next ten lines",
 			  t->events)
 		->usual = true;
 	for (unsigned int i = 0; i < CLASS_NR; i++)
 		snapshot_add_loss(snap, classes[i].name, classes[i].help,
-				  p->classes[i] + (i == CLASS_UNFINISHED ? p->in_flight : 0))
+				  p->classes[i] + (i == CLASS_UNFINISHED ? unfinished : 0))
 			->usual = usual_classes[i];
-	issued = pair_issued(p);
 	for (unsigned int i = 0; i < NOTE_NR; i++)
 		snapshot_add_loss(snap, notes[i].name, notes[i].help,
 				  p->notes[i] + (i == NOTE_UNMATCHED_ISSUE ? issued : 0))
