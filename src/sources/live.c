@@ -26,6 +26,7 @@ void live_close(struct live *live)
 		closep(&live->maps[map]);
 	closep(&live->lock);
 	free(live->rules);
+	free(live->scratch);
 	free(live);
 }
 

@@ -16,10 +16,12 @@ struct live {
 	uint64_t pin;    /* inode of the pinned settings, which tells collectors apart */
 	int maps[MAP_NR];
 	struct meta meta;
-	struct rule *rules;  /* meta.rules of them */
-	struct part *parts;  /* mapped: the kernel's own table of BLKHIST_MAX_PARTITIONS */
-	struct hints *hints; /* likewise */
-	bool exhausted;      /* no index was free when spare counters were to be made */
+	struct rule *rules;         /* meta.rules of them */
+	struct part *parts;         /* mapped: the kernel's own table of BLKHIST_MAX_PARTITIONS */
+	struct hints *hints;        /* likewise */
+	bool exhausted;             /* no index was free when spare counters were to be made */
+	struct hist_block *scratch; /* of slot_image(): large enough to be costly each time */
+	unsigned int scratch_blocks;
 };
 
 struct slots;
