@@ -594,6 +594,7 @@ static bool complete_none(struct pair *p, const struct key *key)
 static void complete_other(struct pair *p, const struct key *key, const struct event *ev)
 {
 	bool empty_write = !key->bytes && key->op == OP_WRITE;
+	bool is_bio = !(ev->category & CATEGORY_FS);
 	struct trace_device *d = key->device;
 	uint32_t i = empty_write ? find_exact(p, key, ENDING, false) : NONE;
 
@@ -605,12 +606,15 @@ static void complete_other(struct pair *p, const struct key *key, const struct e
 			return;
 		}
 		p->requests[i].size = key->bytes;
+		/* Without requests an empty write is the flush itself. */
+		if (empty_write && is_bio && p->requests[i].asked & ASKED_FLUSH)
+			p->requests[i].op = OP_FLUSH;
 		p->requests[i].start = start_of(p, &p->requests[i]);
 		find_part(p, &p->requests[i], ev);
 		find_row(&p->requests[i]);
-		p->notes[NOTE_UNISSUED] += empty_write && ev->category & CATEGORY_FS;
+		p->notes[NOTE_UNISSUED] += empty_write && !is_bio;
 		p->notes[NOTE_NO_ISSUE] += d->has_issue && !empty_write;
-		if (p->requests[i].has_seek && !(ev->category & CATEGORY_FS))
+		if (p->requests[i].has_seek && is_bio)
 			account_seek(d, p->requests[i].part, p->requests[i].seek);
 	}
 	note_event(p, i);
