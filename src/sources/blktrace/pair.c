@@ -322,6 +322,17 @@ static uint8_t asked_by(uint32_t category)
 	       (category & CATEGORY_FUA ? ASKED_FUA : 0);
 }
 
+/* The distance from the end of what was sent before. */
+static void seek(struct request *r, uint64_t sector, uint32_t bytes)
+{
+	struct trace_device *d = r->device;
+
+	r->has_seek = d->has_head;
+	r->seek = (int64_t)(sector - (uint64_t)d->head);
+	d->head = (int64_t)(sector + bytes / SECTOR_SIZE);
+	d->has_head = true;
+}
+
 static void bio_event(struct pair *p, const struct key *key, const struct event *ev)
 {
 	uint8_t adds = bio_events[ev->action].adds, excludes = bio_events[ev->action].excludes;
@@ -343,6 +354,9 @@ static void bio_event(struct pair *p, const struct key *key, const struct event 
 		r->start = ev->time;
 		r->bytes = key->bytes;
 	}
+	/* Of a device that has no requests, as far as is known: else D sets it anew. */
+	if (adds == SEEN_QUEUE && !key->device->has_issue && key->bytes)
+		seek(r, ev->sector, key->bytes);
 	if (adds == SEEN_GET)
 		r->get = ev->time;
 	if (adds == SEEN_REMAP) {
@@ -445,13 +459,11 @@ static void issue(struct pair *p, const struct key *key, const struct event *ev)
 	r->flushes = r->asked & ~asked_by(ev->category);
 	note_event(p, i);
 	find_part(p, r, ev);
+	if (!d->has_issue)
+		d->has_head = false; /* what bios had set */
 	d->has_issue = true;
-	if (key->op == OP_FLUSH)
-		return;
-	r->has_seek = d->has_head;
-	r->seek = (int64_t)(ev->sector - (uint64_t)d->head);
-	d->head = (int64_t)(ev->sector + key->bytes / SECTOR_SIZE);
-	d->has_head = true;
+	if (key->op != OP_FLUSH)
+		seek(r, ev->sector, key->bytes);
 }
 
 static void requeue(struct pair *p, const struct key *key)
@@ -582,6 +594,7 @@ static bool complete_none(struct pair *p, const struct key *key)
 static void complete_other(struct pair *p, const struct key *key, const struct event *ev)
 {
 	bool empty_write = !key->bytes && key->op == OP_WRITE;
+	bool is_bio = !(ev->category & CATEGORY_FS);
 	struct trace_device *d = key->device;
 	uint32_t i = empty_write ? find_exact(p, key, ENDING, false) : NONE;
 
@@ -593,11 +606,16 @@ static void complete_other(struct pair *p, const struct key *key, const struct e
 			return;
 		}
 		p->requests[i].size = key->bytes;
+		/* Without requests an empty write is the flush itself. */
+		if (empty_write && is_bio && p->requests[i].asked & ASKED_FLUSH)
+			p->requests[i].op = OP_FLUSH;
 		p->requests[i].start = start_of(p, &p->requests[i]);
 		find_part(p, &p->requests[i], ev);
 		find_row(&p->requests[i]);
-		p->notes[NOTE_UNISSUED] += empty_write && ev->category & CATEGORY_FS;
+		p->notes[NOTE_UNISSUED] += empty_write && !is_bio;
 		p->notes[NOTE_NO_ISSUE] += d->has_issue && !empty_write;
+		if (p->requests[i].has_seek && is_bio)
+			account_seek(d, p->requests[i].part, p->requests[i].seek);
 	}
 	note_event(p, i);
 	end(p, i, ev->time, true);

@@ -266,6 +266,9 @@ static enum stream_state begin(struct stream *s)
 
 	if (fill(s, sizeof(uint32_t), &wait) && set_format(s, s->buf + s->pos))
 		return STREAM_EVENT;
+	/* Of a pipe a few bytes say little of what it is. */
+	if (!wait)
+		(void)fill(s, TEXT_SAMPLE, &wait);
 	if (wait)
 		return STREAM_WAIT;
 	if (s->end == s->pos) {
