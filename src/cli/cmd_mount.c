@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <syslog.h>
 
@@ -14,7 +12,8 @@
 
 struct mount_settings {
 	bool foreground, no_start;
-	const char *options, *config;
+	struct option_list options;
+	const char *config;
 };
 
 static const struct mount_settings defaults = {};
@@ -22,7 +21,7 @@ static const struct mount_settings defaults = {};
 static const struct option_spec options[] = {
 	{ "foreground", 'f', OPTION_FLAG, offsetof(struct mount_settings, foreground), NULL,
 	  "stay in the foreground, and log to standard error" },
-	{ "options", 'o', OPTION_STRING, offsetof(struct mount_settings, options), "OPTION,...",
+	{ "options", 'o', OPTION_LIST, offsetof(struct mount_settings, options), "OPTION,...",
 	  "of the mount: allow_other (others may read), ro, ..." },
 	{ "no-start", 0, OPTION_FLAG, offsetof(struct mount_settings, no_start), NULL,
 	  "do not start the collector if it is not running" },
@@ -53,70 +52,46 @@ static void log_to_syslog(const char *line)
 	syslog(LOG_WARNING, "%s", line);
 }
 
-/* What is in a directory would be hidden. */
-static struct error *check_empty(const char *dir)
+static struct error *start(void *context)
 {
-	cleanup_closedir DIR *d = opendir(dir);
-	const struct dirent *entry;
-
-	if (!d)
-		return error_errno(errno, "cannot mount at %s", dir);
-	while ((entry = readdir(d)))
-		if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, ".."))
-			return error_new("cannot mount at %s: the directory is not empty", dir);
-	return NULL;
-}
-
-/* Makes the directory ready, and takes away what a killed process has left there. */
-static struct error *prepare(const char *name, char **ret)
-{
-	cleanup_free char *dir = NULL;
-	bool dead;
-
-	if (mkdir(name, 0755) && errno != EEXIST)
-		return error_errno(errno, "cannot make the directory %s", name);
-	dir = mount_path(name);
-	if (!dir)
-		return error_errno(errno, "cannot mount at %s", name);
-	if (files_mounted(dir, &dead)) {
-		if (!dead)
-			return error_new("a tree of blkhist is mounted at %s already", dir);
-		try(files_unmount(dir));
-	}
-	try(check_empty(dir));
-	*ret = take(dir);
-	return NULL;
-}
-
-static struct error *start(const char *config_path)
-{
+	const struct mount_settings *s = context;
 	const struct ladder_settings no_ladders = {};
 	cleanup(config_deinit) struct config config;
 	const struct live_settings live = { .config = &config };
 	bool already;
 
+	if (s->no_start || pins_exist(&system_paths))
+		return NULL;
 	config_init(&config);
-	try(settings_read(config_path, &no_ladders, NULL, &config));
+	try(settings_read(s->config, &no_ladders, NULL, &config));
 	return live_start(&system_paths, &live, &already);
 }
 
 static struct error *run(void *settings, const struct operands *operands, int *status)
 {
-	const struct mount_settings *s = settings;
+	struct mount_settings *s = settings;
+	const char *name = operands->n ? operands->names[0] : MOUNT_DIR;
+	cleanup(buf_deinit) struct buf joined = {};
 	cleanup_free char *dir = NULL;
 	struct files_settings files = {
 		.paths = &system_paths,
-		.options = s->options,
 		.foreground = s->foreground,
+		.start = start,
+		.context = s,
 		.status = status_print,
 		.log = s->foreground ? log_to_stderr : log_to_syslog,
 	};
 
 	(void)status;
-	try(prepare(operands->n ? operands->names[0] : MOUNT_DIR, &dir));
-	if (!s->no_start && !pins_exist(&system_paths))
-		try(start(s->config));
+	if (mkdir(name, 0755) && errno != EEXIST)
+		return error_errno(errno, "cannot make the directory %s", name);
+	dir = mount_path(name);
+	if (!dir)
+		return error_errno(errno, "cannot mount at %s", name);
+	for (unsigned int i = 0; i < s->options.n; i++)
+		buf_printf(&joined, "%s%s", i ? "," : "", s->options.value[i]);
 	files.dir = dir;
+	files.options = joined.str;
 	openlog("blkhist", LOG_PID, LOG_DAEMON);
 	return files_serve(&files);
 }

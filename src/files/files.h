@@ -20,6 +20,9 @@ struct files_settings {
 	const char *dir;     /* absolute */
 	const char *options; /* as mount has them: "allow_other,ro"; or NULL */
 	bool foreground;
+	/* Called when the tree is mounted, and before it is served. */
+	struct error *(*start)(void *context);
+	void *context;
 	/* What the file `status` says of the collector, which is open. */
 	struct error *(*status)(struct live *live, const struct device_list *devices,
 				struct buf *out);
@@ -27,7 +30,10 @@ struct files_settings {
 	void (*log)(const char *line);
 };
 
-/* Mounts the tree and serves it until it is unmounted, or a signal ends the process. */
+/*
+ * Mounts the tree and serves it until it is unmounted, or a signal ends the process. What a killed
+ * process has left mounted there is taken away first.
+ */
 struct error *files_serve(const struct files_settings *settings) must_check;
 
 /* Whether a tree is mounted at @dir; *@dead: by a process that is no more. */

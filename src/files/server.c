@@ -4,13 +4,17 @@
  * when it is opened, and belongs to the open file.
  */
 #define FUSE_USE_VERSION 35
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <fuse.h>
 #include <fuse_log.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -32,6 +36,7 @@
 
 struct open_file {
 	char *path; /* owned */
+	struct node node;
 	struct buf content;
 	bool reset; /* it was written to */
 	struct open_file *next;
@@ -101,10 +106,25 @@ static void release(struct server *s)
 
 /* --- errors --- */
 
+/* What was written may be anything: nothing of it is to look like a line of ours. */
+static char *printable(const char *text)
+{
+	cleanup(buf_deinit) struct buf out = {};
+
+	for (; *text; text++) {
+		if (*text >= ' ' && *text <= '~')
+			buf_add(&out, text, 1);
+		else
+			buf_printf(&out, "\\x%02x", (unsigned char)*text);
+	}
+	return take(out.str);
+}
+
 /* Notes an error for the log and for `status`, and gives what the caller is told. */
 static int refuse(struct server *s, const char *path, struct error *err, int errnum)
 {
-	cleanup_free char *line = xasprintf("%s: %s", path, err->message);
+	cleanup_free char *text = xasprintf("%s: %s", path, err->message);
+	cleanup_free char *line = printable(text);
 
 	s->settings->log(line);
 	free(s->error);
@@ -163,17 +183,15 @@ static void fill_stat(struct server *s, const char *path, const struct node *n, 
 		.st_mode = node_is_directory(n) ? S_IFDIR | 0555 :
 			   node_is_writable(n)  ? S_IFREG | 0644 :
 						  S_IFREG | 0444,
-		.st_nlink = node_is_directory(n) ? 2 : 1,
+		.st_nlink = 1, /* of directories: it is not said how many others they have */
 	};
 	clock_gettime(CLOCK_REALTIME, &st->st_mtim);
 	st->st_atim = st->st_ctim = st->st_mtim;
-	/* While it is open its size is known, which tail -f asks for. */
-	for (const struct open_file *f = s->files; f && !node_is_directory(n); f = f->next) {
-		if (strcmp(f->path, path))
-			continue;
-		st->st_size = (off_t)f->content.len;
-		return;
-	}
+	/* While it is open its size is known, of several the largest: tail -f would call less cut
+	 * off. */
+	for (const struct open_file *f = s->files; f && !node_is_directory(n); f = f->next)
+		if (!strcmp(f->path, path) && (off_t)f->content.len > st->st_size)
+			st->st_size = (off_t)f->content.len;
 }
 
 static int op_getattr(const char *path, struct stat *st, struct fuse_file_info *fi)
@@ -322,6 +340,9 @@ static int op_open(const char *path, struct fuse_file_info *fi)
 
 	if (ret)
 		return ret;
+	/* Root is not kept from it by the mode. */
+	if (!node_is_writable(&n) && (fi->flags & O_ACCMODE) != O_RDONLY)
+		return -EACCES;
 	err = acquire(s);
 	f = xcalloc(1, sizeof(*f));
 	if (!err && (fi->flags & O_ACCMODE) != O_WRONLY && (s->live || n.type == NODE_STATUS))
@@ -333,6 +354,7 @@ static int op_open(const char *path, struct fuse_file_info *fi)
 	}
 	release(s);
 	f->path = xstrdup(path);
+	f->node = n;
 	f->next = s->files;
 	s->files = f;
 	fi->fh = (uint64_t)(uintptr_t)f;
@@ -424,25 +446,27 @@ static int op_write(const char *path, const char *buf, size_t size, off_t offset
 	struct server *s = server();
 	struct ladder ladder;
 	struct error *err;
-	struct node n;
-	int ret = size ? find(s, path, &n) : 0;
 
 	(void)offset;
-	if (!size || ret)
-		return ret == -ENOENT ? -ENODEV : ret;
+	if (!size)
+		return 0;
+	/* Another device may have the name by now. */
+	if (!is_there(s, &f->node))
+		return -ENODEV;
 	/* However many pieces a write comes in, it is one reset. */
-	if (n.type == NODE_HISTO && f->reset)
+	if (f->node.type == NODE_HISTO && f->reset)
 		return (int)size;
-	err = parse_buckets(&n, buf, size, &ladder);
+	err = parse_buckets(&f->node, buf, size, &ladder);
 	if (err)
 		return refuse(s, path, err, EINVAL);
 	err = acquire(s);
 	if (!err && !s->live)
 		err = error_new("the collector is not running");
 	if (!err)
-		err = n.type == NODE_HISTO ? reset(s, &n) : set_buckets(s, &n, &ladder);
+		err = f->node.type == NODE_HISTO ? reset(s, &f->node) :
+						   set_buckets(s, &f->node, &ladder);
 	if (err)
-		return refuse(s, path, err, is_there(s, &n) ? EIO : ENODEV);
+		return refuse(s, path, err, is_there(s, &f->node) ? EIO : ENODEV);
 	release(s);
 	f->reset = true;
 	return (int)size;
@@ -561,12 +585,28 @@ static const char *what_fuse_said(void)
 	return fuse_said[0] ? fuse_said : "libfuse does not say why";
 }
 
+/* In mountinfo blanks and the like are octal: \040. In place. */
+static void unescape(char *s)
+{
+	char *to = s;
+
+	for (; *s; s++) {
+		if (*s == '\\' && strspn(s + 1, "01234567") >= 3) {
+			*to++ = (char)((s[1] - '0') << 6 | (s[2] - '0') << 3 | (s[3] - '0'));
+			s += 3;
+		} else {
+			*to++ = *s;
+		}
+	}
+	*to = '\0';
+}
+
 bool files_mounted(const char *dir, bool *dead)
 {
 	cleanup_fclose FILE *f = fopen("/proc/self/mountinfo", "re");
 	cleanup_free char *line = NULL;
 	size_t size = 0;
-	struct stat st;
+	struct statfs st;
 	bool found = false;
 
 	/* ID PARENT MAJOR:MINOR ROOT DIR OPTIONS [OPTIONAL...] - TYPE SOURCE OPTIONS */
@@ -575,13 +615,17 @@ bool files_mounted(const char *dir, bool *dead)
 
 		for (int i = 0; at && i < 5; i++)
 			at = strtok_r(i ? NULL : line, " ", &save);
-		if (!type || !at || strcmp(at, dir))
+		if (!type || !at)
+			continue;
+		unescape(at);
+		if (strcmp(at, dir))
 			continue;
 		type += strlen(" - ");
 		/* The last one that is mounted there is what is seen. */
 		found = !strncmp(type, FILESYSTEM " ", strlen(FILESYSTEM) + 1);
 	}
-	*dead = found && stat(dir, &st) && errno == ENOTCONN;
+	/* stat() may be answered from what the kernel still remembers. */
+	*dead = found && statfs(dir, &st) && errno == ENOTCONN;
 	return found;
 }
 
@@ -650,25 +694,69 @@ static struct error *arguments(const struct files_settings *settings, struct fus
 	return NULL;
 }
 
+/* What is in a directory would be hidden. */
+static struct error *check_empty(const char *dir)
+{
+	cleanup_closedir DIR *d = opendir(dir);
+	const struct dirent *entry;
+
+	if (!d)
+		return error_errno(errno, "cannot mount at %s", dir);
+	while ((entry = readdir(d)))
+		if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, ".."))
+			return error_new("cannot mount at %s: the directory is not empty", dir);
+	return NULL;
+}
+
+static struct error *clear_dead(const char *dir)
+{
+	bool dead;
+
+	if (!files_mounted(dir, &dead))
+		return NULL;
+	if (!dead)
+		return error_new("a tree of blkhist is mounted at %s already", dir);
+	return files_unmount(dir);
+}
+
+/* The directory is locked meanwhile, so that of several at once one finds it free. */
+static struct error *mount_tree(struct fuse *fuse, const char *dir)
+{
+	cleanup_close int lock = -1;
+
+	try(clear_dead(dir));
+	lock = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (lock < 0 || flock(lock, LOCK_EX))
+		return error_errno(errno, "cannot mount at %s", dir);
+	try(clear_dead(dir));
+	try(check_empty(dir));
+	if (fuse_mount(fuse, dir))
+		return error_new("cannot mount at %s: %s", dir, what_fuse_said());
+	return NULL;
+}
+
 struct error *files_serve(const struct files_settings *settings)
 {
 	cleanup(server_deinit) struct server s = { .settings = settings };
 	cleanup(args_free) struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
 	cleanup(fuse_destroyp) struct fuse *fuse = NULL;
 	struct fuse_session *session;
+	struct error *err;
 	int ret;
 
 	fuse_set_log_func(listen_to_fuse);
 	try(arguments(settings, &args));
 	fuse = fuse_new(&args, &operations, sizeof(operations), &s);
 	if (!fuse)
-		return error_usage("cannot mount %s: %s", settings->dir, what_fuse_said());
-	if (fuse_mount(fuse, settings->dir))
-		return error_new("cannot mount %s: %s", settings->dir, what_fuse_said());
+		return error_usage("cannot mount at %s: %s", settings->dir, what_fuse_said());
+	try(mount_tree(fuse, settings->dir));
+	err = settings->start(settings->context);
 	session = fuse_get_session(fuse);
-	if (fuse_daemonize(settings->foreground) || fuse_set_signal_handlers(session)) {
+	if (!err && (fuse_daemonize(settings->foreground) || fuse_set_signal_handlers(session)))
+		err = error_errno(errno, "cannot serve %s", settings->dir);
+	if (err) {
 		fuse_unmount(fuse);
-		return error_errno(errno, "cannot serve %s", settings->dir);
+		return err;
 	}
 	ret = fuse_loop(fuse);
 	fuse_remove_signal_handlers(session);
