@@ -570,14 +570,17 @@ static const struct fuse_operations operations = {
 
 /* --- mounting --- */
 
-/* libfuse says what is wrong only in its log; this is the last line of it. */
+/* libfuse says what is wrong only in its log, a line of which may come in pieces. */
 static char fuse_said[256];
 
 static void listen_to_fuse(enum fuse_log_level level, const char *fmt, va_list ap)
 {
+	size_t len = strlen(fuse_said);
+
 	(void)level;
-	vsnprintf(fuse_said, sizeof(fuse_said), fmt, ap);
-	fuse_said[strcspn(fuse_said, "\n")] = '\0';
+	vsnprintf(fuse_said + len, sizeof(fuse_said) - len, fmt, ap);
+	for (char *p = fuse_said; (p = strchr(p, '\n'));)
+		*p = ' ';
 }
 
 static const char *what_fuse_said(void)
