@@ -654,8 +654,7 @@ class Workload:
                 at = sector + 2 if kind == 'M' else sector
                 ev = self.event_at(device, time, kind, request, at, request.size,
                                    WRITE | (FS if kind in 'IDR' else NONE), payload=payload)
-                if kind == 'D':
-                    request.issued.append(ev)
+                {'D': request.issued, 'Q': request.queued}.get(kind, []).append(ev)
             self.requests.append(request)
 
     # --- what is to be known ---
@@ -749,13 +748,19 @@ class Truth:
             return 'unmatched_complete'
         return 'matched' if end else 'unfinished'
 
+    @staticmethod
+    def _arrivals(request):
+        """The events by whose order distances are measured."""
+        return request.issued if request.device.has_requests else request.queued
+
     def _seeks(self):
-        """By the order of issues, of each device."""
-        self.seek = {}  # D: distance
+        """By the order of issues of each device, or of bios if it has no requests."""
+        self.seek = {}  # event: distance
         heads = {}
-        of = {ev: request for request in self.load.requests for ev in request.issued}
+        arrivals = {ev for request in self.load.requests if request.op != 'flush'
+                    for ev in self._arrivals(request)}
         for ev in self.events:
-            if ev.kind == 'D' and ev in of and of[ev].op != 'flush':
+            if ev in arrivals:
                 self.seek[ev] = ev.sector - heads[ev.device] if ev.device in heads else None
                 heads[ev.device] = ev.sector + ev.bytes // SECTOR
 
@@ -779,6 +784,7 @@ class Truth:
 
     def _request(self, request):
         issued = self._present(request.issued)
+        arrivals = self._present(self._arrivals(request)) if request.op != 'flush' else []
         end = self._end(request)
         for ev in self._present(request.events):
             self.losses['split'] += ev.kind == 'X'
@@ -805,8 +811,8 @@ class Truth:
         for name in names:
             for kind, value in values.items():
                 self.values.setdefault((name, kind, request.op), []).append((request.size, value))
-            if issued and self.seek.get(issued[-1]) is not None:
-                self.values.setdefault((name, 'seek', 'all'), []).append((0, self.seek[issued[-1]]))
+            if arrivals and self.seek[arrivals[-1]] is not None:
+                self.values.setdefault((name, 'seek', 'all'), []).append((0, self.seek[arrivals[-1]]))
             self.bytes[name, request.op] = self.bytes.get((name, request.op), 0) + request.size
             self.ends.append((end.time, name, request.op, request.size,
                               request.served.time if request.served and issued else None))

@@ -86,7 +86,8 @@ def arrivals_and_completions(work):
     load = workload(26, requeues=0, partials=0, scenes=(('plain', 1),), begun_before=False)
     truth = load.truth(load.only(lambda ev: ev.kind in 'AQC'))
     snapshot = traced(work, truth.events)
-    equal({key[1] for key in truth.values}, {'request'}, 'kinds that there can be')
+    kinds = {(key[1], key[0] == LONE) for key in truth.values}
+    equal(kinds, {('request', False), ('request', True), ('seek', True)}, 'kinds that there can be')
     check_histograms(snapshot, truth)
     equal(missing(snapshot), {f'{name} has no service, queue and seek' for name in ALL}, 'notes')
 
