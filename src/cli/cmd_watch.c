@@ -250,6 +250,7 @@ static struct error *watch_trace(const struct plan *plan, struct trace_session *
 	try(trace_session_read(s, INT64_MIN, &state));
 	begin = trace_begin_ns(s->trace);
 	trace_session_snapshot(s, begin, &older);
+	older.n_losses = 0; /* the notifies before the first event are of the first interval */
 	for (uint64_t i = 0; (!plan->count || i < plan->count) && state == TRACE_REACHED; i++) {
 		cleanup(snapshot_deinit) struct snapshot newer = {};
 		int64_t pause = trace_next_ns(s->trace) - begin;

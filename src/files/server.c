@@ -244,19 +244,25 @@ static int op_readdir(const char *path, void *buf, fuse_fill_dir_t fill, off_t o
 
 /* --- what files say --- */
 
-static struct error *histo_content(struct server *s, const struct node *n, struct buf *out)
+/* Just the one histogram. */
+static struct live_selection select_histo(const struct node *n, const struct device *const *device)
 {
-	const struct device *device = &n->device;
-	const struct live_selection selection = {
-		.devices = &device,
+	return (struct live_selection){
+		.devices = device,
 		.n_devices = 1,
 		.kinds = 1u << n->kind,
 		.ops = 1u << n->op,
 		.alone = true,
-		.empty = true,
 	};
+}
+
+static struct error *histo_content(struct server *s, const struct node *n, struct buf *out)
+{
+	const struct device *device = &n->device;
+	struct live_selection selection = select_histo(n, &device);
 	cleanup(snapshot_deinit) struct snapshot snap = {};
 
+	selection.empty = true;
 	try(live_read(s->live, &s->devices, &selection, &snap));
 	if (snap.n_hists != 1)
 		return error_new("the device is gone");
@@ -401,13 +407,7 @@ static int op_read(const char *path, char *buf, size_t size, off_t offset,
 static struct error *reset(struct server *s, const struct node *n)
 {
 	const struct device *device = &n->device;
-	const struct live_selection selection = {
-		.devices = &device,
-		.n_devices = 1,
-		.kinds = 1u << n->kind,
-		.ops = 1u << n->op,
-		.alone = true,
-	};
+	const struct live_selection selection = select_histo(n, &device);
 
 	return live_reset(s->live, &s->devices, &selection, NULL);
 }

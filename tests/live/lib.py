@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the live tests share: TAP, a mount namespace of their own, loop devices, loads, histograms.
+"""What the live tests share: a mount namespace of their own, loop devices, loads, histograms.
 
 A collector lives in bpffs. The tests run in a private mount namespace with a bpffs of their own, so
 that they neither see nor touch a collector that the machine really uses.
@@ -28,7 +28,9 @@ import subprocess
 import sys
 import tempfile
 import time
-import traceback
+
+import tap
+from tap import Skip, on_every_kernel, rounds, test  # noqa: F401 for the tests
 
 BPFFS = '/sys/fs/bpf'
 PIN_DIR = BPFFS + '/blkhist'
@@ -46,45 +48,7 @@ KIB = 1024
 MIB = 1024 * KIB
 
 
-class Skip(Exception):
-    pass
-
-
 # --- TAP ---
-
-_tests = []
-
-
-def test(function):
-    """Registers a test; its name is that of the function, its description the docstring."""
-    _tests.append(function)
-    return function
-
-
-def on_every_kernel(function):
-    """Marks a test of what depends on the kernel: in virtual machines only these are run."""
-    function.on_every_kernel = True
-    return function
-
-
-def rounds(n):
-    """Fewer repetitions in a virtual machine, which is some ten times slower."""
-    return range(max(1, n // 4) if 'BLKHIST_VM' in os.environ else n)
-
-
-def _chosen():
-    """The tests named on the command line, or all that apply here."""
-    if sys.argv[1:]:
-        return [t for t in _tests if t.__name__ in sys.argv[1:]]
-    if 'BLKHIST_VM' in os.environ and any(hasattr(t, 'on_every_kernel') for t in _tests):
-        return [t for t in _tests if hasattr(t, 'on_every_kernel')]
-    return _tests
-
-
-def _diagnose(text):
-    for line in text.rstrip().splitlines():
-        print('#', line)
-
 
 ATTEMPTS = 4
 
@@ -115,62 +79,32 @@ def _hidden_completions():
     return sum(row['unseen'] for row in json.loads(r.stdout)['verify']['rows']) if r.stdout else 0
 
 
-def _run(number, function):
-    """Prints the result line; False if the test failed."""
-    name = f'{number} - {function.__name__}'
-    began = time.monotonic()
+def _attempts(function):
     for attempt in range(1, ATTEMPTS + 1):
         try:
             _attempt(function)
-        except Skip as skip:
-            print(f'ok {name} # SKIP {skip}')
-            return True
         except Hidden as hidden:
-            _diagnose(f'{function.__name__}, attempt {attempt}: {hidden}: {hidden.__cause__}')
+            tap.diagnose(f'{function.__name__}, attempt {attempt}: {hidden}: {hidden.__cause__}')
             if attempt == ATTEMPTS:
-                print(f'not ok {name}')
-                return False
-        except Exception:  # every failure becomes a line; SIGTERM is a SystemExit and passes
-            print(f'not ok {name}')
-            _diagnose(traceback.format_exc(chain=False))
-            return False
+                raise
         else:
-            print(f'ok {name}')
-            _diagnose(f'{time.monotonic() - began:.1f} s')
-            return True
-    return False
+            return
 
 
 def main():
     """Runs the registered tests, or those named on the command line."""
-    sys.stdout.reconfigure(line_buffering=True)
     if os.geteuid():
-        print('1..0 # SKIP needs root')
-        sys.exit(0)
+        tap.skip_all('needs root')
     if not os.access(BLKHIST, os.X_OK):
         sys.exit('BLKHIST must be the path of the program under test')
     _enter_namespace()
-    signal.signal(signal.SIGTERM, _terminate)
-    signal.signal(signal.SIGINT, _terminate)
-    tests = _chosen()
-    print(f'1..{len(tests)}')
-    results = [_run(i, t) for i, t in enumerate(tests, 1)]
-    sys.exit(0 if all(results) else 1)
-
-
-def _terminate(signum, _frame):
-    for s in ENDING:
-        signal.signal(s, signal.SIG_IGN)  # the clean-up is not to be interrupted
-    sys.exit(128 + signum)
-
-
-ENDING = {signal.SIGTERM, signal.SIGINT}
+    tap.main(_attempts)
 
 
 @contextlib.contextmanager
 def uninterrupted():
     """Between acquiring something and noting that it must be released."""
-    old = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+    old = signal.pthread_sigmask(signal.SIG_BLOCK, tap.ENDING)
     try:
         yield
     finally:
@@ -233,8 +167,7 @@ def _enter_namespace():
     mount_bpffs()
     if UNPRIVILEGED:
         if not shutil.which('setpriv'):
-            print('1..0 # SKIP needs setpriv')
-            sys.exit(0)
+            tap.skip_all('needs setpriv')
         _command[:] = [*as_user(*CAPABILITIES), program_for_everybody()]
     for module in ('loop', 'mq-deadline', 'bfq', 'ext4'):
         if 'BLKHIST_VM' in os.environ or (module == 'loop' and not os.path.exists('/dev/loop-control')):
@@ -700,7 +633,7 @@ class Fio:
             self.process = subprocess.Popen(args, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                             start_new_session=True, cwd='/',
                                             preexec_fn=lambda: signal.pthread_sigmask(
-                                                signal.SIG_UNBLOCK, ENDING))
+                                                signal.SIG_UNBLOCK, tap.ENDING))
             env.callback(self.stop)
 
     @staticmethod
