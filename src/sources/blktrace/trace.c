@@ -363,7 +363,7 @@ static void add_notes(const struct trace *t, struct snapshot *snap)
 		const struct trace_device *d = t->account.devices[i];
 		const char *name = trace_device_name(d);
 
-		if (d->rule->ignore)
+		if (d->ignored)
 			continue;
 		if (!d->has_complete)
 			snapshot_add_note(
