@@ -65,6 +65,9 @@ static void check_tables(const char *text, size_t size)
 			if (partition_at(t, e->first) != (int)j ||
 			    partition_at(t, e->last) != (int)j)
 				fuzz_fail("entry %u of table %u is not found", j, i);
+			for (unsigned int k = 0; k < j; k++)
+				if (!strcmp(e->name, t->entries[k].name))
+					fuzz_fail("%s is there twice", e->name);
 		}
 	}
 }

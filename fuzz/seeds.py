@@ -194,6 +194,8 @@ def dumps():
     yield 'two-disks', DUMP + '\n' + DOS_DUMP.replace('sdb', 'nvme0n1p')
     yield '4k-sectors', DUMP.replace('sector-size: 512', 'sector-size: 4096')
     yield 'overlap', DUMP.replace('1026048', '1026047')
+    yield 'twice', DOS_DUMP.replace('sdb6', 'sdb5')
+    yield 'disk-twice', DUMP + DUMP
     yield 'huge', DUMP.replace('1071071', '18446744073709551615')
     yield 'end-huge', DUMP.replace('1026048', '18014398509481983')
     yield 'no-size', DUMP.replace('size=     1024000, ', '')

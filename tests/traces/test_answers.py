@@ -51,7 +51,7 @@ def in_any_shape(version, order):
                 raise AssertionError(f'{shape}: {e}') from None
             # Of each of the two disks three requests began before the trace, and yet have a beginning in it.
             equal(notes(snapshot), {'begins at Q': None, 'begins at G': 4, 'begins at its first event': 2,
-                                    f'{LONE} has no service, queue and seek': None}, 'notes')
+                                    f'{LONE} has no service and queue time': None}, 'notes')
             for (_, kind, op), h in snapshot.hists.items():
                 equal(h.data['bounds'], SEEK_SECTORS if kind == 'seek' else TIME_NS, 'bounds')
                 if kind != 'seek':

@@ -171,7 +171,8 @@ NOTES = (
     ('begins at its first event', r'request and queue time of (\d+) requests begin at their first event, '),
     ('no wall clock', r'the trace does not say what time it was'),
     (None, r'(\S+ has no (?:histograms|request and queue time|service, queue and seek)), '
-           r'as the trace has no [CQD] of it'),
+           r'as the trace has no [CQD] of it; blktrace'),
+    (None, r'(\S+ has no service and queue time), as it has bios and no requests'),
     (None, r"the partition (table of '\S+' is of no device) of the trace"),
 )
 

@@ -89,6 +89,8 @@ static void refused(void **state)
 		{ "label: dos\nsector-size: 777\n", "no multiple of 512" },
 		{ "label: dos\n/dev/sda1 : start=1, size=9\n/dev/sda2 : start=9, size=9\n",
 		  "sda1 and sda2 overlap" },
+		{ "label: dos\n/dev/sda1 : start=1, size=9\n/dev/sda1 : start=90, size=9\n",
+		  "sda1 is there twice" },
 		{ "label: dos\nhello\n", "'hello' is no line of what sfdisk -d prints" },
 		{ "label: dos\n/dev/ : start=1, size=1\n", "'/dev/' is no device" },
 	};

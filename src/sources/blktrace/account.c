@@ -145,6 +145,7 @@ static struct trace_device *device_add(struct account *a, uint32_t number)
 	if (d->table)
 		d->table_parts = xcalloc(d->table->n, sizeof(*d->table_parts));
 	d->rule = rule_of(a->config, disk);
+	d->ignored = d->rule->ignore;
 	a->devices = xreallocarray(a->devices, a->n_devices + 1, sizeof(struct trace_device *));
 	a->devices[a->n_devices++] = d;
 	return d;
@@ -255,14 +256,12 @@ static unsigned int bucket_near(const struct ladder *l, unsigned int hint, int64
 	return ladder_bucket(l, value);
 }
 
-static void count(struct trace_part *p, const struct config_rule *rule, enum hist_kind kind,
-		  enum blk_op op, unsigned int row, int64_t value)
+static inline void count(struct trace_part *p, const struct config_rule *rule, enum hist_kind kind,
+			 enum blk_op op, unsigned int row, int64_t value)
 {
 	struct hist *h = p->hists[kind][op];
 	unsigned int col;
 
-	if (!(rule->kinds & 1u << kind))
-		return;
 	if (!h)
 		h = p->hists[kind][op] = hist_create(rule, kind, op);
 	col = p->hints[kind][op] = bucket_near(h->ladder, p->hints[kind][op], value);
@@ -270,22 +269,21 @@ static void count(struct trace_part *p, const struct config_rule *rule, enum his
 	h->sums[row] = (int64_t)((uint64_t)h->sums[row] + (uint64_t)value);
 }
 
-unsigned int account_row(struct trace_device *d, unsigned int part, enum blk_op op, uint32_t bytes)
+void account_times(struct trace_device *d, unsigned int part, enum blk_op op, uint32_t bytes,
+		   unsigned int kinds, const int64_t ns[KIND_TIMED])
 {
 	struct trace_part *p = &d->parts[part];
+	unsigned int row = 0;
 
-	if (op == OP_FLUSH)
-		return 0;
-	return p->size_hint = bucket_near(&d->rule->ladders[DIM_SIZE], p->size_hint, bytes);
-}
-
-void account_time(struct trace_device *d, unsigned int part, enum blk_op op, enum hist_kind kind,
-		  unsigned int row, int64_t ns)
-{
-	count(&d->parts[part], d->rule, kind, op, row, ns);
+	if (op != OP_FLUSH)
+		row = p->size_hint = bucket_near(&d->rule->ladders[DIM_SIZE], p->size_hint, bytes);
+	for (enum hist_kind kind = 0; kind < KIND_TIMED; kind++)
+		if (kinds & d->rule->kinds & 1u << kind)
+			count(p, d->rule, kind, op, row, ns[kind]);
 }
 
 void account_seek(struct trace_device *d, unsigned int part, int64_t sectors)
 {
-	count(&d->parts[part], d->rule, KIND_SEEK, 0, 0, sectors);
+	if (d->rule->kinds & 1u << KIND_SEEK)
+		count(&d->parts[part], d->rule, KIND_SEEK, 0, 0, sectors);
 }

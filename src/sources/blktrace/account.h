@@ -31,6 +31,7 @@ struct trace_part {
 
 struct trace_device {
 	uint32_t number;
+	bool ignored; /* by its rule */
 	const struct config_rule *rule;
 	/* parts[0] is the disk itself */
 	struct trace_part *parts;
@@ -74,10 +75,9 @@ unsigned int account_part_remapped(struct account *a, struct trace_device *d,
 /* The part in which a sector lies, by the table of the dump. */
 unsigned int account_part_at(struct account *a, struct trace_device *d, uint64_t sector);
 
-/* The row of requests of a size, for account_time(). */
-unsigned int account_row(struct trace_device *d, unsigned int part, enum blk_op op, uint32_t bytes);
-void account_time(struct trace_device *d, unsigned int part, enum blk_op op, enum hist_kind kind,
-		  unsigned int row, int64_t ns);
+/* Counts those times of a request of @bytes that are in the mask @kinds. */
+void account_times(struct trace_device *d, unsigned int part, enum blk_op op, uint32_t bytes,
+		   unsigned int kinds, const int64_t ns[KIND_TIMED]);
 void account_seek(struct trace_device *d, unsigned int part, int64_t sectors);
 
 /*

@@ -61,8 +61,7 @@ struct request {
 	uint32_t prev, next;   /* with the same hash; next also if it is free */
 	uint32_t older, newer; /* by age */
 	uint16_t part;
-	uint16_t row; /* of sizes, once it has ended */
-	uint8_t op;   /* the key's */
+	uint8_t op; /* the key's */
 	uint8_t state, seen;
 	uint8_t asked; /* for flushes, ASKED_... */
 	bool has_seek;
@@ -145,8 +144,11 @@ static void unchain(struct pair *p, uint32_t i)
 static void grow(struct pair *p)
 {
 	p->size = p->size ? 2 * p->size : 256;
+	if (p->size > PAIR_REQUESTS_MAX)
+		p->size = PAIR_REQUESTS_MAX;
 	p->requests = xreallocarray(p->requests, p->size, sizeof(*p->requests));
-	p->table_size = 2 * p->size;
+	for (p->table_size = 1; p->table_size < 2 * p->size;)
+		p->table_size *= 2;
 	p->table = xreallocarray(p->table, p->table_size, sizeof(*p->table));
 	for (uint32_t i = 0; i < p->table_size; i++)
 		p->table[i] = (struct bucket){ .head = NONE, .tail = NONE };
@@ -216,10 +218,12 @@ static void make_room(struct pair *p, const struct key *key)
 {
 	struct bucket *b;
 
-	while (p->n_requests + ENTRIES_PER_EVENT > PAIR_REQUESTS_MAX)
-		give_up(p, p->oldest);
-	if (p->n_requests + ENTRIES_PER_EVENT > p->size)
-		grow(p);
+	if (p->n_requests + ENTRIES_PER_EVENT > p->size) {
+		while (p->n_requests + ENTRIES_PER_EVENT > PAIR_REQUESTS_MAX)
+			give_up(p, p->oldest);
+		if (p->n_requests + ENTRIES_PER_EVENT > p->size)
+			grow(p);
+	}
 	b = bucket_of(p, key->hash);
 	while (b->n > CHAIN_MAX)
 		give_up(p, b->head);
@@ -234,7 +238,8 @@ static void make_room(struct pair *p, const struct key *key)
  * The oldest one that is queued there and has not been through any of @seen. What has no bytes is
  * another kind of thing; appends to one zone are told apart by size.
  */
-static uint32_t find_queued(const struct pair *p, const struct key *key, unsigned int seen)
+static inline __attribute__((always_inline)) uint32_t
+find_queued(const struct pair *p, const struct key *key, unsigned int seen)
 {
 	FOR_EACH_ALIKE(p, key, i)
 	{
@@ -488,18 +493,30 @@ static enum blk_op real_op(const struct request *r)
 	return r->op == KEY_ZONE_APPEND ? OP_WRITE : (enum blk_op)r->op;
 }
 
-/* Counts one kind of time; false if it is negative, or longer than can be. */
-static bool count_time(const struct request *r, enum hist_kind kind, uint64_t from, uint64_t to)
+/* What is to be counted of a request, and whether one of its times cannot be. */
+struct times {
+	int64_t ns[KIND_TIMED];
+	unsigned int kinds; /* mask */
+	bool negative;
+};
+
+/* One kind of time, unless it is not known when it began. */
+static inline void measure(struct times *t, enum hist_kind kind, uint64_t from, uint64_t to)
 {
-	if (to < from || to - from > TRACE_INTERVAL_MAX)
-		return false;
-	account_time(r->device, r->part, real_op(r), kind, r->row, (int64_t)(to - from));
-	return true;
+	if (from == TIME_NONE)
+		return;
+	if (to < from || to - from > TRACE_INTERVAL_MAX) {
+		t->negative = true;
+		return;
+	}
+	t->ns[kind] = (int64_t)(to - from);
+	t->kinds |= 1u << kind;
 }
 
-static void find_row(struct request *r)
+static void count(struct pair *p, const struct request *r, const struct times *t)
 {
-	r->row = (uint16_t)account_row(r->device, r->part, real_op(r), r->size);
+	account_times(r->device, r->part, real_op(r), r->size, t->kinds, t->ns);
+	p->notes[NOTE_NEGATIVE] += t->negative;
 }
 
 /* When the request began, as it was asked for, or TIME_NONE. */
@@ -513,28 +530,14 @@ static uint64_t start_of(struct pair *p, const struct request *r)
 	return get ? r->get : r->start;
 }
 
-/* What ends with the device's part of it; false if something was negative. */
-static bool count_service(const struct request *r, uint64_t now)
-{
-	bool ok = count_time(r, KIND_SERVICE, r->issue, now);
-
-	if (r->start != TIME_NONE)
-		ok &= count_time(r, KIND_QUEUE, r->start, r->issue);
-	if (r->has_seek)
-		account_seek(r->device, r->part, r->seek);
-	return ok;
-}
-
-/* The request is over. */
-static void end(struct pair *p, uint32_t i, uint64_t now, bool ok)
+/* The request is over; @t has what else of it is to be counted. */
+static void end(struct pair *p, uint32_t i, uint64_t now, struct times *t)
 {
 	struct request *r = &p->requests[i];
 
-	if (r->start == TIME_NONE)
-		p->notes[NOTE_NO_START]++;
-	else
-		ok &= count_time(r, KIND_REQUEST, r->start, now);
-	p->notes[NOTE_NEGATIVE] += !ok;
+	measure(t, KIND_REQUEST, r->start, now);
+	count(p, r, t);
+	p->notes[NOTE_NO_START] += r->start == TIME_NONE;
 	r->device->parts[r->part].bytes[real_op(r)] += r->size;
 	p->classes[CLASS_MATCHED] += r->events;
 	p->in_flight -= r->events;
@@ -554,7 +557,7 @@ static void move(struct pair *p, uint32_t i, uint64_t sector, uint32_t bytes)
 static void complete_issued(struct pair *p, uint32_t i, const struct key *key, uint64_t now)
 {
 	struct request *r = &p->requests[i];
-	bool ok;
+	struct times t = {};
 
 	note_event(p, i);
 	if (key->bytes < r->bytes && key->bytes) {
@@ -564,14 +567,16 @@ static void complete_issued(struct pair *p, uint32_t i, const struct key *key, u
 		return;
 	}
 	r->start = start_of(p, r);
-	find_row(r);
-	ok = count_service(r, now);
+	measure(&t, KIND_SERVICE, r->issue, now);
+	measure(&t, KIND_QUEUE, r->start, r->issue);
+	if (r->has_seek)
+		account_seek(r->device, r->part, r->seek);
 	if (!r->flushes || !r->size) {
-		end(p, i, now, ok);
+		end(p, i, now, &t);
 		return;
 	}
 	/* It completes once more, without data, when the last flush is done. */
-	p->notes[NOTE_NEGATIVE] += !ok;
+	count(p, r, &t);
 	r->state = ENDING;
 	move(p, i, r->sector, 0);
 }
@@ -611,14 +616,13 @@ static void complete_other(struct pair *p, const struct key *key, const struct e
 			p->requests[i].op = OP_FLUSH;
 		p->requests[i].start = start_of(p, &p->requests[i]);
 		find_part(p, &p->requests[i], ev);
-		find_row(&p->requests[i]);
 		p->notes[NOTE_UNISSUED] += empty_write && !is_bio;
 		p->notes[NOTE_NO_ISSUE] += d->has_issue && !empty_write;
 		if (p->requests[i].has_seek && is_bio)
 			account_seek(d, p->requests[i].part, p->requests[i].seek);
 	}
 	note_event(p, i);
-	end(p, i, ev->time, true);
+	end(p, i, ev->time, &(struct times){});
 }
 
 /* An append ends where it was written: in the zone that begins last before. */
@@ -741,10 +745,8 @@ static const uint8_t action_classes[ACTION_NR] = {
 /* What is not to be looked at any further; CLASS_NR for the others. */
 static inline unsigned int class_of(const struct event *ev, const struct trace_device *d)
 {
-	if (d->rule->ignore)
-		return CLASS_IGNORED;
-	if (ev->category & CATEGORY_PASSTHROUGH)
-		return CLASS_PASSTHROUGH;
+	if (d->ignored || ev->category & CATEGORY_PASSTHROUGH)
+		return d->ignored ? CLASS_IGNORED : CLASS_PASSTHROUGH;
 	return ev->action < ACTION_NR ? action_classes[ev->action] : CLASS_UNKNOWN;
 }
 

@@ -145,6 +145,28 @@ static int compare(const void *pa, const void *pb)
 	return COMPARE(a->first, b->first);
 }
 
+static int compare_names(const void *pa, const void *pb)
+{
+	const struct partition_entry *const *a = pa, *const *b = pb;
+
+	return strcmp((*a)->name, (*b)->name);
+}
+
+/* Their histograms could not be told apart. */
+static struct error *names_check(const struct partition_table *t)
+{
+	cleanup_free const struct partition_entry **by_name = xcalloc(t->n, sizeof(*by_name));
+
+	for (unsigned int i = 0; i < t->n; i++)
+		by_name[i] = &t->entries[i];
+	if (t->n)
+		qsort(by_name, t->n, sizeof(*by_name), compare_names);
+	for (unsigned int i = 1; i < t->n; i++)
+		if (!strcmp(by_name[i]->name, by_name[i - 1]->name))
+			return error_new("the partition %s is there twice", by_name[i]->name);
+	return NULL;
+}
+
 static struct error *tables_check(struct partition_tables *t)
 {
 	for (unsigned int i = 0; i < t->n; i++) {
@@ -157,6 +179,7 @@ static struct error *tables_check(struct partition_tables *t)
 				return error_new("the partitions %s and %s overlap",
 						 table->entries[k - 1].name,
 						 table->entries[k].name);
+		try(names_check(table));
 	}
 	if (!t->n)
 		return error_new("it has no partition table; sfdisk -d DEVICE prints one");

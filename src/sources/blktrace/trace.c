@@ -363,7 +363,7 @@ static void add_notes(const struct trace *t, struct snapshot *snap)
 		const struct trace_device *d = t->account.devices[i];
 		const char *name = trace_device_name(d);
 
-		if (d->rule->ignore)
+		if (d->ignored)
 			continue;
 		if (!d->has_complete)
 			snapshot_add_note(
@@ -375,12 +375,17 @@ static void add_notes(const struct trace *t, struct snapshot *snap)
 					  "%s has no request and queue time, as the trace has no Q "
 					  "of it; " ALL_EVENTS,
 					  name);
-		else if (!d->has_issue)
+		else if (!d->has_issue && d->has_requests)
 			snapshot_add_note(
 				snap,
 				"%s has no service, queue and seek, as the trace has no D "
-				"of it: unless it is a device without requests (dm, md), " ALL_EVENTS,
+				"of it; " ALL_EVENTS,
 				name);
+		else if (!d->has_issue)
+			snapshot_add_note(snap,
+					  "%s has no service and queue time, as it has bios and no "
+					  "requests",
+					  name);
 	}
 	for (unsigned int i = 0; i < t->account.tables.n; i++) {
 		const struct partition_table *table = &t->account.tables.tables[i];
