@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -588,6 +589,28 @@ static const char *what_fuse_said(void)
 	return fuse_said[0] ? fuse_said : "libfuse does not say why";
 }
 
+/*
+ * For an ordinary user libfuse runs fusermount3, which says on standard error what is wrong; that
+ * is taken into our sentence.
+ */
+static bool mount_quietly(struct fuse *fuse, const char *dir)
+{
+	cleanup_close int stderr_fd = dup(STDERR_FILENO),
+			  heard = memfd_create("fusermount3", MFD_CLOEXEC);
+	char text[sizeof(fuse_said)] = "";
+	bool ok;
+
+	if (stderr_fd < 0 || heard < 0 || dup2(heard, STDERR_FILENO) < 0)
+		return !fuse_mount(fuse, dir);
+	ok = !fuse_mount(fuse, dir);
+	dup2(stderr_fd, STDERR_FILENO);
+	if (!ok && pread(heard, text, sizeof(text) - 1, 0) > 0) {
+		text[strcspn(text, "\n")] = '\0';
+		memcpy(fuse_said, text, sizeof(text));
+	}
+	return ok;
+}
+
 /* In mountinfo blanks and the like are octal: \040. In place. */
 static void unescape(char *s)
 {
@@ -733,7 +756,7 @@ static struct error *mount_tree(struct fuse *fuse, const char *dir)
 		return error_errno(errno, "cannot mount at %s", dir);
 	try(clear_dead(dir));
 	try(check_empty(dir));
-	if (fuse_mount(fuse, dir))
+	if (!mount_quietly(fuse, dir))
 		return error_new("cannot mount at %s: %s", dir, what_fuse_said());
 	return NULL;
 }

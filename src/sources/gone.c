@@ -200,7 +200,7 @@ struct error *gone_record(struct live *live, struct image *ret)
 	if (ret->n_blocks)
 		return NULL;
 	image_format(blocks, none, 0, n_blocks, 1, 0, 0);
-	return image_from_map(blocks, n_blocks, ret);
+	return image_from_map(blocks, n_blocks, OPS_ALL, ret);
 }
 
 static struct error *record_add(struct live *live, const struct image *im)

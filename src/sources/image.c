@@ -74,23 +74,40 @@ static bool header_valid(const __u64 *h, unsigned int n_blocks)
 	       image_blocks((unsigned int)h[HDR_N_SIZE], (unsigned int)h[HDR_STRIPES]) <= n_blocks;
 }
 
+/* dst[from .. to - 1] += src[from .. to - 1] */
+static void blocks_add(struct hist_block *dst, const struct hist_block *src, unsigned int from,
+		       unsigned int to)
+{
+	for (unsigned int i = from; i < to; i++)
+		block_add(&dst[i], &src[i]);
+}
+
 struct error *image_from_map(const struct hist_block *blocks, unsigned int n_blocks,
-			     struct image *ret)
+			     unsigned int ops, struct image *ret)
 {
 	const __u64 *h = blocks[BLOCK_HEADER].row[ROW_HEADER].cell;
-	unsigned int first, stripe_blocks, stripes;
+	unsigned int first, stripe_blocks, stripes, n_rows;
 
 	if (!n_blocks || !header_valid(h, n_blocks))
 		return error_new("the header of a pinned histogram is damaged; run: blkhist stop");
 	first = (unsigned int)h[HDR_FIRST_STRIPE];
 	stripe_blocks = (unsigned int)h[HDR_STRIPE_BLOCKS];
 	stripes = (unsigned int)h[HDR_STRIPES];
+	n_rows = (unsigned int)h[HDR_N_SIZE] + 1;
 	ret->n_blocks = first + stripe_blocks;
 	ret->blocks = xcalloc(ret->n_blocks, sizeof(*ret->blocks));
-	memcpy(ret->blocks, blocks, ret->n_blocks * sizeof(*ret->blocks));
-	for (unsigned int s = 1; s < stripes; s++)
-		for (unsigned int i = 0; i < stripe_blocks; i++)
-			block_add(&ret->blocks[first + i], &blocks[first + s * stripe_blocks + i]);
+	ret->blocks[BLOCK_HEADER] = blocks[BLOCK_HEADER];
+	if (ops & (1u << OP_DISCARD | 1u << OP_FLUSH))
+		blocks_add(ret->blocks, blocks, BLOCK_SHARED, first);
+	for (unsigned int s = 0; s < stripes; s++) {
+		struct hist_block *to = &ret->blocks[first];
+		const struct hist_block *from = &blocks[first + s * stripe_blocks];
+
+		blocks_add(to, from, 0, 1); /* losses and seek */
+		for (unsigned int op = 0; op < OP_DISCARD; op++)
+			if (ops & 1u << op)
+				blocks_add(to, from, 1 + op * n_rows, 1 + (op + 1) * n_rows);
+	}
 	image_header(ret)[HDR_STRIPES] = 1;
 	return NULL;
 }

@@ -32,9 +32,12 @@ void image_format(struct hist_block *header, const struct ladder ladders[3], uns
 		  unsigned int n_blocks, unsigned int stripes, __u64 boottime_ns,
 		  int64_t realtime_ns);
 
-/* Makes an image of the blocks of a map; the error says what is damaged. */
+/*
+ * Makes an image of the blocks of a map; the error says what is damaged. Of timed histograms only
+ * the operations in the mask @ops are there, the others are zeroes.
+ */
 struct error *image_from_map(const struct hist_block *blocks, unsigned int n_blocks,
-			     struct image *ret) must_check;
+			     unsigned int ops, struct image *ret) must_check;
 
 static inline __u64 *image_header(const struct image *im)
 {

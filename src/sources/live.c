@@ -18,6 +18,7 @@ void live_close(struct live *live)
 {
 	if (!live)
 		return;
+	slots_unmap(live);
 	if (live->parts)
 		munmap(live->parts, live->meta.max_partitions * sizeof(struct part));
 	if (live->hints)
@@ -26,7 +27,6 @@ void live_close(struct live *live)
 		closep(&live->maps[map]);
 	closep(&live->lock);
 	free(live->rules);
-	free(live->scratch);
 	free(live);
 }
 

@@ -16,12 +16,19 @@ struct live {
 	uint64_t pin;    /* inode of the pinned settings, which tells collectors apart */
 	int maps[MAP_NR];
 	struct meta meta;
-	struct rule *rules;         /* meta.rules of them */
-	struct part *parts;         /* mapped: the kernel's own table of BLKHIST_MAX_PARTITIONS */
-	struct hints *hints;        /* likewise */
-	bool exhausted;             /* no index was free when spare counters were to be made */
-	struct hist_block *scratch; /* of slot_image(): large enough to be costly each time */
-	unsigned int scratch_blocks;
+	struct rule *rules;  /* meta.rules of them */
+	struct part *parts;  /* mapped: the kernel's own table of BLKHIST_MAX_PARTITIONS */
+	struct hints *hints; /* likewise */
+	bool exhausted;      /* no index was free when spare counters were to be made */
+	/*
+	 * Counters that were looked at, mapped, by index: a process that stays does so again and
+	 * again. Valid as long as the id is that in the map `hists`.
+	 */
+	struct {
+		uint32_t id;
+		unsigned int n_blocks;
+		void *blocks;
+	} * mapped;
 };
 
 struct slots;
@@ -90,6 +97,8 @@ struct slots {
 };
 struct error *slots_read(struct live *live, struct slots *ret) must_check;
 void slots_deinit(struct slots *s);
+/* Lets go what slot_image() keeps of counters. */
+void slots_unmap(struct live *live);
 
 /*
  * Opens the inner map at @index of an outer map; *@ret is -1 if there is none. Works while another
@@ -108,6 +117,10 @@ struct error *outer_read(struct live *live, enum pin_map outer, uint32_t **ret) 
 /* Reads the counters, or the baseline, at @index; no blocks if there are none. */
 struct error *slot_image(struct live *live, enum pin_map outer, unsigned int index,
 			 struct image *ret) must_check;
+
+/* The same of some operations only, see image_from_map(). */
+struct error *slot_image_of(struct live *live, enum pin_map outer, unsigned int index,
+			    unsigned int ops, struct image *ret) must_check;
 
 /* Makes an image the baseline at @index, in one step. */
 struct error *baseline_set(struct live *live, unsigned int index,

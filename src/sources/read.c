@@ -144,6 +144,7 @@ struct view {
 	uint64_t generation; /* of its own counters; 0: none */
 	bool as_counted;     /* without baseline; what has bytes but no usable time is kept */
 	bool empty;          /* what has counted nothing is kept, too */
+	unsigned int ops;    /* mask of what is read of the counters */
 };
 
 static void view_deinit(struct view *v)
@@ -164,7 +165,7 @@ static struct error *view_read(struct live *live, const struct slots *slots,
 		if (key->sysfs_id != device->sysfs_id || key->diskseq != device->diskseq)
 			continue;
 		view->index = slots->slot[i].index;
-		try(slot_image(live, MAP_HISTS, view->index, &view->raw));
+		try(slot_image_of(live, MAP_HISTS, view->index, view->ops, &view->raw));
 		try(slot_image(live, MAP_BASELINES, view->index, &view->baseline));
 		if (view->raw.n_blocks)
 			view->generation = image_header(&view->raw)[HDR_EPOCH];
@@ -176,7 +177,7 @@ static struct error *view_read(struct live *live, const struct slots *slots,
 		if (part->disk_sysfs_id != device->sysfs_id ||
 		    part->key.diskseq != device->diskseq || part->key.sysfs_id == device->sysfs_id)
 			continue;
-		try(slot_image(live, MAP_HISTS, slots->slot[i].index, &im));
+		try(slot_image_of(live, MAP_HISTS, slots->slot[i].index, view->ops, &im));
 		if (!im.n_blocks)
 			continue;
 		if (!view->raw.n_blocks) {
@@ -286,8 +287,14 @@ struct error *live_read(struct live *live, const struct device_list *devices,
 	try(slots_read(live, &slots));
 	for (unsigned int i = 0; i < devices->n; i++) {
 		const struct device *device = &devices->devices[i];
-		cleanup(view_deinit) struct view view = { .as_counted = sel->raw,
-							  .empty = sel->empty };
+		cleanup(view_deinit) struct view view = {
+			.as_counted = sel->raw,
+			.empty = sel->empty,
+			/* other_ladder counts all operations */
+			.ops = !sel->empty                   ? OPS_ALL :
+			       sel->kinds == 1u << KIND_SEEK ? 0 :
+							       sel->ops,
+		};
 
 		if (!selected(sel, device))
 			continue;
@@ -337,7 +344,7 @@ struct error *live_reset(struct live *live, const struct device_list *devices,
 	for (unsigned int i = 0; i < devices->n; i++) {
 		const struct device *device = &devices->devices[i];
 		const struct device *disk = device_by_id(devices, device->disk_sysfs_id);
-		cleanup(view_deinit) struct view view = {};
+		cleanup(view_deinit) struct view view = { .ops = OPS_ALL };
 
 		if (!selected(sel, device) || !disk)
 			continue;
@@ -350,7 +357,7 @@ struct error *live_reset(struct live *live, const struct device_list *devices,
 			view_deinit(&view);
 			slots_deinit(&slots);
 			try(slots_read(live, &slots));
-			view = (struct view){};
+			view = (struct view){ .ops = OPS_ALL };
 			try(view_read(live, &slots, device, &view));
 		}
 		try(store_baseline(live, view.index, &view, sel, snap.time_ns));

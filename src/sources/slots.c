@@ -2,6 +2,7 @@
 /* The counters of single block devices: inner maps, how they are replaced, and their pins. */
 #include <errno.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "core/timefmt.h"
@@ -108,23 +109,75 @@ struct error *slot_clear(struct live *live, enum pin_map outer, unsigned int ind
 	return NULL;
 }
 
+static void unmap(struct live *live, unsigned int index)
+{
+	if (live->mapped[index].id)
+		munmap(live->mapped[index].blocks,
+		       live->mapped[index].n_blocks * sizeof(struct hist_block));
+	live->mapped[index].id = 0;
+}
+
+void slots_unmap(struct live *live)
+{
+	for (unsigned int i = 0; live->mapped && i < live->meta.max_partitions; i++)
+		unmap(live, i);
+	free(live->mapped);
+	live->mapped = NULL;
+}
+
+/* Counters are mapped, not copied by the kernel; baselines are small, and seldom there. */
+static struct error *image_of_counters(struct live *live, unsigned int index, unsigned int ops,
+				       struct image *ret)
+{
+	cleanup_close int fd = -1;
+	unsigned int n_blocks;
+	uint32_t id;
+	void *blocks;
+
+	if (!live->mapped)
+		live->mapped = xcalloc(live->meta.max_partitions, sizeof(*live->mapped));
+	try(outer_get(live, MAP_HISTS, index, &id));
+	if (!id || id != live->mapped[index].id) {
+		unmap(live, index);
+		try(slot_open(live, MAP_HISTS, index, &fd));
+		if (fd < 0)
+			return NULL;
+		try(inner_id(fd, &id));
+		try(inner_size(fd, &n_blocks));
+		blocks = mmap(NULL, n_blocks * sizeof(struct hist_block), PROT_READ, MAP_SHARED, fd,
+			      0);
+		if (blocks == MAP_FAILED)
+			return error_errno(errno, "cannot map the counters of partition %u", index);
+		live->mapped[index].id = id;
+		live->mapped[index].n_blocks = n_blocks;
+		live->mapped[index].blocks = blocks;
+	}
+	return image_from_map(live->mapped[index].blocks, live->mapped[index].n_blocks, ops, ret);
+}
+
 struct error *slot_image(struct live *live, enum pin_map outer, unsigned int index,
 			 struct image *ret)
 {
+	return slot_image_of(live, outer, index, OPS_ALL, ret);
+}
+
+struct error *slot_image_of(struct live *live, enum pin_map outer, unsigned int index,
+			    unsigned int ops, struct image *ret)
+{
+	cleanup_free struct hist_block *blocks = NULL;
 	cleanup_close int fd = -1;
 	unsigned int n_blocks;
 
 	*ret = (struct image){};
+	if (outer == MAP_HISTS)
+		return image_of_counters(live, index, ops, ret);
 	try(slot_open(live, outer, index, &fd));
 	if (fd < 0)
 		return NULL;
 	try(inner_size(fd, &n_blocks));
-	if (n_blocks > live->scratch_blocks) {
-		live->scratch = xreallocarray(live->scratch, n_blocks, sizeof(*live->scratch));
-		live->scratch_blocks = n_blocks;
-	}
-	try(inner_read(fd, n_blocks, live->scratch));
-	return image_from_map(live->scratch, n_blocks, ret);
+	blocks = xcalloc(n_blocks, sizeof(*blocks));
+	try(inner_read(fd, n_blocks, blocks));
+	return image_from_map(blocks, n_blocks, ops, ret);
 }
 
 struct error *baseline_set(struct live *live, unsigned int index, const struct image *base)
