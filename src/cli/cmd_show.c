@@ -66,9 +66,9 @@ static struct error *show_trace(const struct show_settings *s, const struct oper
 	try(selection_masks(&s->selection, &session.selection.kinds, &session.selection.ops));
 	try(trace_session_open("show", &s->trace, operands, &session));
 	try(trace_session_read(&session, INT64_MAX, &state));
+	try(trace_session_end(&session, status));
 	trace_session_snapshot(&session, 0, &snap);
-	try(show(s, format, &snap));
-	return trace_session_end(&session, status);
+	return show(s, format, &snap);
 }
 
 static struct error *run(void *settings, const struct operands *operands, int *status)

@@ -387,6 +387,18 @@ static void status_json(const struct live *live, const struct live_status *s,
 	buf_puts(out, "}\n");
 }
 
+struct error *status_print(struct live *live, const struct device_list *devices, struct buf *out)
+{
+	const struct live_selection losses_only = {};
+	cleanup(snapshot_deinit) struct snapshot snap = {};
+	struct live_status state;
+
+	try(live_status(live, devices, &state));
+	try(live_read(live, devices, &losses_only, &snap));
+	status_text(live, &state, devices, &snap, out);
+	return NULL;
+}
+
 static struct error *run(void *settings, const struct operands *operands, int *status)
 {
 	const struct status_settings *s = settings;

@@ -28,7 +28,7 @@ static const struct watch_settings defaults = { .format = "text", .trace = TRACE
 static const struct option_spec options[] = {
 	{ "op", 'o', OPTION_STRING, offsetof(struct watch_settings, ops), "OP,...",
 	  "only these: read, write, discard, flush" },
-	{ "partitions", 'p', OPTION_FLAG, offsetof(struct watch_settings, partitions), NULL,
+	{ "parts", 'p', OPTION_FLAG, offsetof(struct watch_settings, partitions), NULL,
 	  "the partitions of disks, too" },
 	{ "format", 'f', OPTION_STRING, offsetof(struct watch_settings, format), "text|json",
 	  "lines for people, or one JSON object an interval (blkhist-watch/1)" },

@@ -25,7 +25,7 @@ struct command {
 };
 
 extern const struct command cmd_start, cmd_stop, cmd_status, cmd_show, cmd_reset, cmd_buckets,
-	cmd_watch;
+	cmd_watch, cmd_mount, cmd_unmount;
 
 /* The running system. */
 extern const struct live_paths system_paths;
@@ -68,6 +68,10 @@ void session_close(struct session *s);
 
 /* A descriptor that tells of SIGINT and SIGTERM, which stay blocked until the process ends. */
 struct error *signals_open(int *ret) must_check;
+
+/* What `status` prints; the collector is open. */
+struct error *status_print(struct live *live, const struct device_list *devices,
+			   struct buf *out) must_check;
 
 /* Writes all of @out to standard output; a closed pipe is an error too. */
 struct error *output_write(const struct buf *out) must_check;

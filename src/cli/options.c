@@ -31,14 +31,26 @@ static const struct option_spec *find(const struct option_spec *specs, int c)
 	return NULL;
 }
 
-static void store(const struct option_spec *spec, void *settings, const char *value)
+static struct error *store(const struct option_spec *spec, void *settings, const char *value)
 {
-	char *at = (char *)settings + spec->offset;
+	void *at = (char *)settings + spec->offset;
+	struct option_list *list = at;
 
-	if (spec->type == OPTION_FLAG)
+	switch (spec->type) {
+	case OPTION_FLAG:
 		*(bool *)at = true;
-	else
+		break;
+	case OPTION_STRING:
 		memcpy(at, &value, sizeof(value));
+		break;
+	case OPTION_LIST:
+		if (list->n == OPTION_LIST_MAX)
+			return error_usage("option --%s is given more than %u times", spec->name,
+					   OPTION_LIST_MAX);
+		list->value[list->n++] = value;
+		break;
+	}
+	return NULL;
 }
 
 static struct error *wrong(const char *command, const char *arg, bool missing)
@@ -78,7 +90,7 @@ struct error *options_parse(const struct command_syntax *syntax, int argc, char 
 		spec = find(syntax->options, c);
 		if (!spec)
 			return wrong(argv[0], argv[optind - 1], c == ':');
-		store(spec, settings, optarg);
+		try(store(spec, settings, optarg));
 	}
 	operands->names = argv + optind;
 	operands->n = argc - optind;

@@ -15,6 +15,13 @@
 enum option_type {
 	OPTION_FLAG,   /* bool */
 	OPTION_STRING, /* const char *, of argv */
+	OPTION_LIST,   /* struct option_list: may be given several times */
+};
+
+#define OPTION_LIST_MAX 16
+struct option_list {
+	const char *value[OPTION_LIST_MAX]; /* of argv */
+	unsigned int n;
 };
 
 struct option_spec {

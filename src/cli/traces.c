@@ -154,7 +154,7 @@ static struct error *wait_for_more(struct trace_session *s, int64_t until_ns, bo
 	*passed = false;
 	if (newest && now - newest < s->lag)
 		s->lag = now - newest;
-	if (newest && until_ns != INT64_MAX && until_ns != INT64_MIN) {
+	if (newest && until_ns != INT64_MAX) {
 		left = until_ns + TRACE_WINDOW_NS + s->lag - now;
 		*passed = left <= 0;
 		if (*passed)
@@ -177,8 +177,11 @@ struct error *trace_session_read(struct trace_session *s, int64_t until_ns, enum
 
 		if (state == TRACE_WAITING && passed)
 			state = TRACE_REACHED;
-		if (state != TRACE_END && is_stopped(s))
-			state = TRACE_END;
+		if (state != TRACE_END && !s->stopped && is_stopped(s)) {
+			trace_stop(s->trace);
+			until_ns = INT64_MAX;
+			continue;
+		}
 		if (state == TRACE_REACHED || state == TRACE_END) {
 			*ret = state;
 			break;
@@ -186,9 +189,12 @@ struct error *trace_session_read(struct trace_session *s, int64_t until_ns, enum
 		progress(s);
 		if (state != TRACE_WAITING)
 			continue;
-		try(wait_for_more(s, until_ns, &passed));
+		try(wait_for_more(s, until_ns == INT64_MIN ? trace_newest_ns(s->trace) : until_ns,
+				  &passed));
 		if (passed)
-			trace_advance(s->trace, until_ns);
+			trace_advance(s->trace, until_ns == INT64_MIN ?
+							trace_newest_ns(s->trace) + 1 :
+							until_ns);
 	}
 	progress_clear(s);
 	return NULL;

@@ -226,6 +226,27 @@ void device_list_deinit(struct device_list *list)
 	*list = (struct device_list){};
 }
 
+bool device_is_there(const char *root, const struct device *device)
+{
+	cleanup_free char *dir = device_path(root, device_name_own(&device->name), "");
+	cleanup_free char *path = device_path(root, device->name.disk, "diskseq");
+	uint64_t diskseq;
+	struct stat st;
+
+	if (stat(dir, &st) || st.st_ino != device->sysfs_id)
+		return false;
+	if (!device->diskseq)
+		return true;
+
+	struct error *err = sysfs_read_u64(path, &diskseq);
+
+	if (err) {
+		error_free(err);
+		return false;
+	}
+	return diskseq == device->diskseq;
+}
+
 bool device_list_has_bios(const struct device_list *list)
 {
 	for (unsigned int i = 0; i < list->n; i++)

@@ -33,6 +33,9 @@ struct device_list {
 struct error *device_list_read(const char *root, struct device_list *ret) must_check;
 void device_list_deinit(struct device_list *list);
 
+/* Whether this very device is still there, by two looks into /sys. */
+bool device_is_there(const char *root, const struct device *device);
+
 /* Whether one of them has a size and no requests. */
 bool device_list_has_bios(const struct device_list *list);
 

@@ -226,17 +226,14 @@ struct error *ladder_parse(enum dimension dim, const char *spec, struct ladder *
 
 unsigned int ladder_bucket(const struct ladder *l, int64_t value)
 {
-	unsigned int lo = 0, hi = l->n;
+	const int64_t *from = l->bound;
 
-	while (lo < hi) {
-		unsigned int mid = (lo + hi) / 2;
-
-		if (l->bound[mid] < value)
-			lo = mid + 1;
-		else
-			hi = mid;
+	/* Without a branch on the values, which nobody could foresee. */
+	for (unsigned int n = l->n, half; n; n -= half) {
+		half = (n + 1) / 2;
+		from += from[half - 1] < value ? half : 0;
 	}
-	return lo;
+	return (unsigned int)(from - l->bound);
 }
 
 bool ladder_zero_alone(const struct ladder *l)

@@ -67,6 +67,9 @@ enum trace_state trace_read(struct trace *trace, int64_t until_ns);
 /* Waits until a pipe has more, @stop_fd (or -1) is readable, or @timeout_ms (-1: none) is over. */
 struct error *trace_poll(struct trace *trace, int stop_fd, int timeout_ms) must_check;
 
+/* Nothing more is read, but what was read and not given yet: TRACE_END comes soon. */
+void trace_stop(struct trace *trace);
+
 /*
  * Tells that a live trace has got to @time_ns though no event says so: what is held back to be put
  * in order is let go up to there.

@@ -14,8 +14,8 @@ static bool same(const struct ladder a[LADDER_KINDS], const struct ladder b[LADD
 }
 
 /* The disk's own counters have its ladders; without any, it has those of its rule. */
-static struct error *disk_ladders(struct live *live, const struct slots *slots,
-				  const struct device *device, struct ladder ret[LADDER_KINDS])
+struct error *disk_ladders(struct live *live, const struct slots *slots,
+			   const struct device *device, struct ladder ret[LADDER_KINDS])
 {
 	rule_ladders(live_rule(live, device), ret);
 	for (unsigned int i = 0; i < slots->n; i++) {

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/util.h"
@@ -25,6 +26,7 @@ void live_close(struct live *live)
 		closep(&live->maps[map]);
 	closep(&live->lock);
 	free(live->rules);
+	free(live->scratch);
 	free(live);
 }
 
@@ -97,6 +99,42 @@ static struct error *read_meta(struct live *live)
 	    meta->bio_slots > BIO_SLOTS)
 		return error_new("the collector's settings are damaged; run: blkhist stop");
 	return NULL;
+}
+
+/* 0 if there is none. */
+static uint64_t pinned_settings(const struct live_paths *paths)
+{
+	cleanup_free char *path = pins_path(paths, "blkhist/maps/%s", pin_maps[MAP_META].name);
+	struct stat st;
+
+	return stat(path, &st) ? 0 : st.st_ino;
+}
+
+bool live_is_current(const struct live *live)
+{
+	return live->pin && live->pin == pinned_settings(&live->paths);
+}
+
+void live_suspend(struct live *live)
+{
+	closep(&live->lock);
+	live->lock = -1;
+}
+
+struct error *live_resume(struct live *live, bool *current)
+{
+	cleanup_close int lock = -1;
+
+	try(pins_lock(&live->paths, &lock));
+	*current = live_is_current(live);
+	if (*current)
+		live->lock = take_fd(lock);
+	return NULL;
+}
+
+struct error *live_refresh(struct live *live, const struct device_list *devices)
+{
+	return kernel_explain_refusal(&live->paths, live_prepare(live, devices));
 }
 
 struct error *live_map_table(struct live *live, enum pin_map map, size_t size, void *ret)
@@ -218,7 +256,8 @@ struct error *live_open(const struct live_paths *paths, const struct device_list
 		return error_new("the collector is not running; start it with: blkhist start");
 	try(live_open_dir(paths, "blkhist", &live));
 	live->lock = take_fd(lock);
-	try(kernel_explain_refusal(paths, live_prepare(live, devices)));
+	live->pin = pinned_settings(paths);
+	try(live_refresh(live, devices));
 	*ret = take(live);
 	return NULL;
 }

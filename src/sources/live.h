@@ -46,6 +46,17 @@ struct error *live_open(const struct live_paths *paths, const struct device_list
 void live_close(struct live *live); /* NULL-safe */
 void live_closep(struct live **live);
 
+/*
+ * For a process that stays. live_suspend() lets others have the lock; until live_resume() only
+ * live_is_current(), live_rule() and live_counts() may be called. *@current is false, and there is
+ * no lock, if it is not the running collector any more: close it. live_refresh() does what opening
+ * does for devices that come and go; it should be called now and then.
+ */
+void live_suspend(struct live *live);
+struct error *live_resume(struct live *live, bool *current) must_check;
+struct error *live_refresh(struct live *live, const struct device_list *devices) must_check;
+bool live_is_current(const struct live *live);
+
 const struct meta *live_meta(const struct live *live);
 
 /* The rule of a device's disk. */
@@ -69,6 +80,7 @@ struct live_selection {
 	unsigned int kinds, ops; /* masks; seek does not have an operation, and is taken with any */
 	bool alone; /* disks do not mean their partitions; n_devices 0: all whole disks */
 	bool raw;   /* for live_read(): the counters as they are, whatever was reset */
+	bool empty; /* likewise: also histograms that have counted nothing, and no losses */
 };
 
 /*

@@ -12,14 +12,19 @@
 struct live {
 	struct live_paths paths;
 	const char *dir; /* "blkhist", or "blkhist-new" while it is built */
-	int lock;        /* -1 while it is built */
+	int lock;        /* -1 while it is built, or suspended */
+	uint64_t pin;    /* inode of the pinned settings, which tells collectors apart */
 	int maps[MAP_NR];
 	struct meta meta;
-	struct rule *rules;  /* meta.rules of them */
-	struct part *parts;  /* mapped: the kernel's own table of BLKHIST_MAX_PARTITIONS */
-	struct hints *hints; /* likewise */
-	bool exhausted;      /* no index was free when spare counters were to be made */
+	struct rule *rules;         /* meta.rules of them */
+	struct part *parts;         /* mapped: the kernel's own table of BLKHIST_MAX_PARTITIONS */
+	struct hints *hints;        /* likewise */
+	bool exhausted;             /* no index was free when spare counters were to be made */
+	struct hist_block *scratch; /* of slot_image(): large enough to be costly each time */
+	unsigned int scratch_blocks;
 };
+
+struct slots;
 
 struct error *live_open_dir(const struct live_paths *paths, const char *dir,
 			    struct live **ret) must_check;
@@ -29,6 +34,10 @@ struct error *live_open_dir(const struct live_paths *paths, const char *dir,
  * ready, and gives partitions that have appeared on a disk that disk's ladders.
  */
 struct error *live_prepare(struct live *live, const struct device_list *devices) must_check;
+
+/* The ladders of a device's disk. */
+struct error *disk_ladders(struct live *live, const struct slots *slots,
+			   const struct device *device, struct ladder ret[LADDER_KINDS]) must_check;
 
 /* All of live_prepare() but the attaching. */
 struct error *live_make_ready(struct live *live, const struct device_list *devices) must_check;

@@ -143,6 +143,7 @@ struct view {
 	uint64_t other_ladder;
 	uint64_t generation; /* of its own counters; 0: none */
 	bool as_counted;     /* without baseline; what has bytes but no usable time is kept */
+	bool empty;          /* what has counted nothing is kept, too */
 };
 
 static void view_deinit(struct view *v)
@@ -197,6 +198,22 @@ static struct error *view_read(struct live *live, const struct slots *slots,
 	return NULL;
 }
 
+/* The counters that a device would have: it has not been used yet. */
+static struct error *view_unused(struct live *live, const struct slots *slots,
+				 const struct device *device, struct view *view)
+{
+	struct ladder ladders[LADDER_KINDS];
+	unsigned int n;
+
+	try(disk_ladders(live, slots, device, ladders));
+	n = image_blocks(ladders[DIM_SIZE].n, 1);
+	view->raw.blocks = xcalloc(n, sizeof(*view->raw.blocks));
+	view->raw.n_blocks = n;
+	image_format(view->raw.blocks, ladders, live_rule(live, device)->kinds, n, 1, 0,
+		     (int64_t)live->meta.since_realtime_ns);
+	return NULL;
+}
+
 /* One histogram of a view, less its baseline. Nothing is added to @snap if it is empty. */
 static void view_hist(const struct view *view, const struct device *device, enum hist_kind kind,
 		      enum blk_op op, struct snapshot *snap)
@@ -229,7 +246,7 @@ static void view_hist(const struct view *view, const struct device *device, enum
 	}
 	reset = view->baseline.n_blocks ? *image_since(&view->baseline, kind, op) : 0;
 	h->since_ns = (int64_t)(reset ? reset : since);
-	if (!hist_count(h) && !(view->as_counted && h->bytes)) {
+	if (!view->empty && !hist_count(h) && !(view->as_counted && h->bytes)) {
 		hist_deinit(h);
 		snap->n_hists--;
 	}
@@ -269,17 +286,21 @@ struct error *live_read(struct live *live, const struct device_list *devices,
 	try(slots_read(live, &slots));
 	for (unsigned int i = 0; i < devices->n; i++) {
 		const struct device *device = &devices->devices[i];
-		cleanup(view_deinit) struct view view = { .as_counted = sel->raw };
+		cleanup(view_deinit) struct view view = { .as_counted = sel->raw,
+							  .empty = sel->empty };
 
 		if (!selected(sel, device))
 			continue;
 		try(view_read(live, &slots, device, &view));
+		if (!view.raw.n_blocks && sel->empty)
+			try(view_unused(live, &slots, device, &view));
 		other_ladder += view.other_ladder;
 		if (view.raw.n_blocks)
 			FOR_EACH_HIST(sel, kind, op)
 				view_hist(&view, device, kind, op, &snap);
 	}
-	try(add_losses(live, &slots, other_ladder, &snap));
+	if (!sel->empty)
+		try(add_losses(live, &slots, other_ladder, &snap));
 	snapshot_sort(&snap);
 	*ret = snap;
 	snap = (struct snapshot){};

@@ -111,7 +111,6 @@ struct error *slot_clear(struct live *live, enum pin_map outer, unsigned int ind
 struct error *slot_image(struct live *live, enum pin_map outer, unsigned int index,
 			 struct image *ret)
 {
-	cleanup_free struct hist_block *blocks = NULL;
 	cleanup_close int fd = -1;
 	unsigned int n_blocks;
 
@@ -120,9 +119,12 @@ struct error *slot_image(struct live *live, enum pin_map outer, unsigned int ind
 	if (fd < 0)
 		return NULL;
 	try(inner_size(fd, &n_blocks));
-	blocks = xcalloc(n_blocks, sizeof(*blocks));
-	try(inner_read(fd, n_blocks, blocks));
-	return image_from_map(blocks, n_blocks, ret);
+	if (n_blocks > live->scratch_blocks) {
+		live->scratch = xreallocarray(live->scratch, n_blocks, sizeof(*live->scratch));
+		live->scratch_blocks = n_blocks;
+	}
+	try(inner_read(fd, n_blocks, live->scratch));
+	return image_from_map(live->scratch, n_blocks, ret);
 }
 
 struct error *baseline_set(struct live *live, unsigned int index, const struct image *base)

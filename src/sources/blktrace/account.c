@@ -74,16 +74,41 @@ static unsigned int part_add(struct account *a, struct trace_device *d, uint32_t
 	return d->n_parts++;
 }
 
+/* The table of a disk's name, unless it is another device's already. */
+static const struct partition_table *table_named(const struct account *a, const char *disk)
+{
+	for (unsigned int i = 0; i < a->tables.n; i++) {
+		const struct partition_table *table = &a->tables.tables[i];
+		bool taken = false;
+
+		for (unsigned int k = 0; k < a->n_devices; k++)
+			taken = taken || a->devices[k]->table == table;
+		if (!taken && !strcmp(table->disk, disk))
+			return table;
+	}
+	return NULL;
+}
+
 /*
- * The table of the disk's name. A single table is the first device's, whatever it is called here:
- * the trace may come from another machine.
+ * The table of the disk's name, or of that which blktrace has given to the files. A single table is
+ * the first device's, whatever it is called here: the trace may come from another machine.
  */
 static const struct partition_table *table_of(const struct account *a, const char *disk)
 {
-	for (unsigned int i = 0; i < a->tables.n; i++)
-		if (!strcmp(a->tables.tables[i].disk, disk))
-			return &a->tables.tables[i];
-	return a->tables.n == 1 && !a->n_devices ? a->tables.tables : NULL;
+	const struct partition_table *table = table_named(a, disk);
+
+	if (!table && a->set && *a->set)
+		table = table_named(a, a->set);
+	return !table && a->tables.n == 1 && !a->n_devices ? a->tables.tables : table;
+}
+
+/* A name may be of one disk only. */
+static bool name_is_free(const struct account *a, const char *disk)
+{
+	for (unsigned int i = 0; i < a->n_devices; i++)
+		if (!strcmp(trace_device_name(a->devices[i]), disk))
+			return false;
+	return true;
 }
 
 /* The first section that matches; [default] is the first of all, and has no pattern. */
@@ -115,7 +140,7 @@ static struct trace_device *device_add(struct account *a, uint32_t number)
 	else
 		number_text(number, disk);
 	d->table = table_of(a, disk);
-	if (d->table && !in_sys && d->table->disk[0])
+	if (d->table && !in_sys && d->table->disk[0] && name_is_free(a, d->table->disk))
 		memcpy(disk, d->table->disk, DEVICE_NAME_MAX);
 	if (d->table)
 		d->table_parts = xcalloc(d->table->n, sizeof(*d->table_parts));
@@ -125,10 +150,8 @@ static struct trace_device *device_add(struct account *a, uint32_t number)
 	return d;
 }
 
-struct trace_device *account_device(struct account *a, uint32_t number)
+struct trace_device *account_device_other(struct account *a, uint32_t number)
 {
-	if (a->n_devices && a->devices[a->last]->number == number)
-		return a->devices[a->last];
 	for (a->last = 0; a->last < a->n_devices; a->last++)
 		if (a->devices[a->last]->number == number)
 			return a->devices[a->last];
@@ -146,9 +169,11 @@ unsigned int account_part_at(struct account *a, struct trace_device *d, uint64_t
 	part = d->table_parts[entry];
 	if (!part) {
 		part = d->table_parts[entry] = part_add(a, d, 0);
-		if (part)
-			memcpy(d->parts[part].name.partition, d->table->entries[entry].name,
-			       DEVICE_NAME_MAX);
+		if (!part)
+			return 0;
+		d->parts[part].in_table = true;
+		memcpy(d->parts[part].name.partition, d->table->entries[entry].name,
+		       DEVICE_NAME_MAX);
 	}
 	return part;
 }
@@ -169,6 +194,14 @@ static bool is_partition(const struct account *a, const struct trace_device *d,
 		return false;
 	from = known(a, ev->from_device);
 	return !from || from->partno || from->request_based;
+}
+
+bool account_is_partition(const struct trace_device *d, unsigned int part)
+{
+	const struct trace_part *p = &d->parts[part];
+
+	return part && (d->has_issue || d->has_requests || p->in_table ||
+			TRACE_MAJOR(p->number) == BLOCK_EXT_MAJOR);
 }
 
 unsigned int account_part_remapped(struct account *a, struct trace_device *d,
@@ -202,42 +235,57 @@ unsigned int account_part_remapped(struct account *a, struct trace_device *d,
 	return d->last_part = part;
 }
 
-static struct hist *hist_of(struct trace_device *d, unsigned int part, enum hist_kind kind,
-			    enum blk_op op)
+static struct hist *hist_create(const struct config_rule *rule, enum hist_kind kind, enum blk_op op)
 {
-	struct hist **h = &d->parts[part].hists[kind][op];
+	const struct ladder *l = rule->ladders;
+	struct hist *h = xcalloc(1, sizeof(*h));
 
-	if (!*h) {
-		const struct ladder *l = d->rule->ladders;
-
-		*h = xcalloc(1, sizeof(**h));
-		(*h)->kind = kind;
-		(*h)->op = op;
-		hist_init(*h, &l[kind == KIND_SEEK ? DIM_SECTORS : DIM_TIME],
-			  kind == KIND_SEEK || op == OP_FLUSH ? NULL : &l[DIM_SIZE]);
-	}
-	return *h;
+	h->kind = kind;
+	h->op = op;
+	hist_init(h, &l[kind == KIND_SEEK ? DIM_SECTORS : DIM_TIME],
+		  kind == KIND_SEEK || op == OP_FLUSH ? NULL : &l[DIM_SIZE]);
+	return h;
 }
 
-static void hist_add(struct hist *h, unsigned int row, int64_t value)
+/* Values often lie where the one before did, which is cheaper to see than to look for. */
+static unsigned int bucket_near(const struct ladder *l, unsigned int hint, int64_t value)
 {
-	hist_row(h, row)[ladder_bucket(h->ladder, value)]++;
+	if ((hint == l->n || value <= l->bound[hint]) && (!hint || value > l->bound[hint - 1]))
+		return hint;
+	return ladder_bucket(l, value);
+}
+
+static void count(struct trace_part *p, const struct config_rule *rule, enum hist_kind kind,
+		  enum blk_op op, unsigned int row, int64_t value)
+{
+	struct hist *h = p->hists[kind][op];
+	unsigned int col;
+
+	if (!(rule->kinds & 1u << kind))
+		return;
+	if (!h)
+		h = p->hists[kind][op] = hist_create(rule, kind, op);
+	col = p->hints[kind][op] = bucket_near(h->ladder, p->hints[kind][op], value);
+	hist_row(h, row)[col]++;
 	h->sums[row] = (int64_t)((uint64_t)h->sums[row] + (uint64_t)value);
 }
 
-void account_time(struct trace_device *d, unsigned int part, enum blk_op op, enum hist_kind kind,
-		  uint32_t bytes, int64_t ns)
+unsigned int account_row(struct trace_device *d, unsigned int part, enum blk_op op, uint32_t bytes)
 {
-	struct hist *h;
+	struct trace_part *p = &d->parts[part];
 
-	if (!(d->rule->kinds & 1u << kind))
-		return;
-	h = hist_of(d, part, kind, op);
-	hist_add(h, h->sizes ? ladder_bucket(h->sizes, bytes) : 0, ns);
+	if (op == OP_FLUSH)
+		return 0;
+	return p->size_hint = bucket_near(&d->rule->ladders[DIM_SIZE], p->size_hint, bytes);
+}
+
+void account_time(struct trace_device *d, unsigned int part, enum blk_op op, enum hist_kind kind,
+		  unsigned int row, int64_t ns)
+{
+	count(&d->parts[part], d->rule, kind, op, row, ns);
 }
 
 void account_seek(struct trace_device *d, unsigned int part, int64_t sectors)
 {
-	if (d->rule->kinds & 1u << KIND_SEEK)
-		hist_add(hist_of(d, part, KIND_SEEK, 0), 0, sectors);
+	count(&d->parts[part], d->rule, KIND_SEEK, 0, 0, sectors);
 }

@@ -21,9 +21,12 @@
 struct trace_part {
 	struct device_name name;
 	uint32_t number; /* major << 20 | minor; 0: known by its sectors only */
+	bool in_table;   /* of the dump */
 	/* By kind and operation, NULL before the first; owned. The last kind has one, for all. */
 	struct hist *hists[KIND_NR][OP_NR];
-	uint64_t bytes[OP_NR]; /* of requests that have ended */
+	unsigned int hints[KIND_NR][OP_NR]; /* the column that was counted in last */
+	unsigned int size_hint;             /* likewise, the row */
+	uint64_t bytes[OP_NR];              /* of requests that have ended */
 };
 
 struct trace_device {
@@ -51,12 +54,19 @@ struct account {
 	struct trace_device **devices;
 	unsigned int n_devices, n_parts;
 	unsigned int last; /* device found last */
+	const char *set;   /* of files that the event comes from, see trace_set_name() */
 };
 
 void account_deinit(struct account *a);
 
 /* The device with this number, new if need be; NULL if there are too many. */
-struct trace_device *account_device(struct account *a, uint32_t number);
+struct trace_device *account_device_other(struct account *a, uint32_t number);
+static inline struct trace_device *account_device(struct account *a, uint32_t number)
+{
+	if (a->n_devices && a->devices[a->last]->number == number)
+		return a->devices[a->last];
+	return account_device_other(a, number);
+}
 
 /* The part that an A record says, 0 if it is of another kind of remapping. */
 unsigned int account_part_remapped(struct account *a, struct trace_device *d,
@@ -64,9 +74,17 @@ unsigned int account_part_remapped(struct account *a, struct trace_device *d,
 /* The part in which a sector lies, by the table of the dump. */
 unsigned int account_part_at(struct account *a, struct trace_device *d, uint64_t sector);
 
+/* The row of requests of a size, for account_time(). */
+unsigned int account_row(struct trace_device *d, unsigned int part, enum blk_op op, uint32_t bytes);
 void account_time(struct trace_device *d, unsigned int part, enum blk_op op, enum hist_kind kind,
-		  uint32_t bytes, int64_t ns);
+		  unsigned int row, int64_t ns);
 void account_seek(struct trace_device *d, unsigned int part, int64_t sectors);
+
+/*
+ * Whether a part is a partition. A device without requests that lies on another of its kind (dm on
+ * dm) is remapped just like one; but such devices have partitions only in the extended numbers.
+ */
+bool account_is_partition(const struct trace_device *d, unsigned int part);
 
 /* As the device is called in messages. */
 const char *trace_device_name(const struct trace_device *d);

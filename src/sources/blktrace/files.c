@@ -63,8 +63,8 @@ static void entries_free(struct dirent ***entries)
 	free(*entries);
 }
 
-/* All files DIRECTORY/NAME.blktrace.CPU, CPUs in order. */
-static struct error *add_set(struct trace_files *files, const char *prefix)
+/* All files DIRECTORY/NAME.blktrace.CPU, CPUs in order; *@found says whether there are any. */
+static struct error *add_set(struct trace_files *files, const char *prefix, bool *found)
 {
 	const char *slash = strrchr(prefix, '/'), *name = slash ? slash + 1 : prefix;
 	cleanup_free char *dir =
@@ -82,25 +82,39 @@ static struct error *add_set(struct trace_files *files, const char *prefix)
 				xasprintf("%s%s", slash ? dir : "", entries[i]->d_name);
 
 			err = add(files, path);
+			*found = true;
 		}
 		free(entries[i]);
 	}
 	return err;
 }
 
+bool trace_set_name(const char *path, char *ret, size_t size)
+{
+	const char *slash = strrchr(path, '/');
+	cleanup_free char *name = xstrdup(slash ? slash + 1 : path);
+	char *at = infix(name);
+
+	*ret = '\0';
+	if (at && (size_t)(at - name) < size) {
+		*at = '\0';
+		memcpy(ret, name, strlen(name) + 1);
+	}
+	return at;
+}
+
 struct error *trace_files_add(struct trace_files *files, const char *path)
 {
 	cleanup_free char *prefix = xstrdup(path);
-	bool there = !strcmp(path, "-");
-	unsigned int before = files->n;
+	bool there = !strcmp(path, "-"), found = false;
 	struct stat st;
 	char *at;
 
 	if (!there && stat(path, &st)) {
 		if (errno != ENOENT)
 			return error_errno(errno, "cannot open the trace %s", path);
-		try(add_set(files, path));
-		if (files->n == before)
+		try(add_set(files, path, &found));
+		if (!found)
 			return error_errno(ENOENT, "cannot open the trace %s, nor %s" INFIX "0",
 					   path, path);
 		return NULL;
@@ -109,5 +123,5 @@ struct error *trace_files_add(struct trace_files *files, const char *path)
 	if (!at)
 		return add(files, path);
 	*at = '\0';
-	return add_set(files, prefix);
+	return add_set(files, prefix, &found);
 }

@@ -3,6 +3,9 @@
 #ifndef BLKHIST_SOURCES_BLKTRACE_FILES_H
 #define BLKHIST_SOURCES_BLKTRACE_FILES_H
 
+#include <stdbool.h>
+#include <stddef.h>
+
 #include "core/error.h"
 
 #define TRACE_FILES_MAX 8192u
@@ -17,6 +20,9 @@ struct trace_files {
  * whatever name, is not added again.
  */
 struct error *trace_files_add(struct trace_files *files, const char *path) must_check;
+/* The name of the set that a file belongs to: blktrace calls it like the device; "" if it has none.
+ */
+bool trace_set_name(const char *path, char *ret, size_t size);
 void trace_files_deinit(struct trace_files *files);
 
 #endif

@@ -45,6 +45,7 @@ enum trace_action {
 	ACTION_DRIVER_DATA = 17,
 	ACTION_ZONE_PLUG = 18,
 	ACTION_ZONE_UNPLUG = 19,
+	ACTION_ZONE_MANAGEMENT = 20,
 	ACTION_NR,
 	ACTION_DAMAGED = 0xffff, /* ours: it is not to be believed */
 };

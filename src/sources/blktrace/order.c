@@ -88,13 +88,13 @@ struct sorter {
 	uint32_t *table; /* numbers of rows by device and CPU; power of two, NONE: free */
 	uint32_t table_size;
 	uint32_t last_row;
-	uint32_t n_empty; /* rows that hold nothing */
 	uint32_t held, limit;
 	struct heap heap;              /* of rows that hold something, by time */
 	uint64_t first, newest, given; /* time of events */
 	uint64_t quiet;                /* nothing comes that happened before this */
 	bool begun;
-	bool settled; /* its rows should all be known */
+	bool of_cpu;  /* by its name it has one row */
+	bool settled; /* and so it seems: no other was seen while its first events were held back */
 	bool ended;
 	bool ready; /* head is the next event */
 	struct event head;
@@ -105,6 +105,7 @@ struct order {
 	unsigned int n;
 	struct heap heap; /* of sorters that are ready */
 	unsigned int n_unready;
+	struct sorter *only; /* all others have ended */
 	struct held *pool;
 	uint32_t pool_used, free;
 	uint64_t late;
@@ -158,7 +159,6 @@ static struct row *row_of(struct sorter *s, const struct event *ev)
 	if (!(s->n_rows & (s->n_rows - 1)))
 		s->rows = xreallocarray(s->rows, s->n_rows ? 2 * s->n_rows : 1, sizeof(*row));
 	s->table[at] = s->last_row = s->n_rows++;
-	s->n_empty++;
 	row = &s->rows[s->last_row];
 	*row = (struct row){ .device = ev->device, .cpu = ev->cpu, .head = NONE, .tail = NONE };
 	return row;
@@ -237,7 +237,6 @@ static void hold(struct order *o, struct sorter *s, struct row *row, const struc
 	if (row->head == NONE) {
 		row->head = i;
 		heap_push(&s->heap, ev->time, (uint32_t)(row - s->rows));
-		s->n_empty--;
 	} else {
 		o->pool[row->tail].next = i;
 	}
@@ -258,7 +257,6 @@ static void give(struct order *o, struct sorter *s, struct event *ret)
 	s->held--;
 	if (row->head == NONE) {
 		heap_pop(&s->heap);
-		s->n_empty++;
 	} else {
 		heap_set_top(&s->heap, o->pool[row->head].event.time);
 	}
@@ -268,8 +266,71 @@ static bool may_give(const struct sorter *s)
 {
 	uint64_t oldest = s->heap.item[0].key;
 
-	return (s->settled && !s->n_empty) || s->ended || s->held == s->limit ||
+	return (s->settled && s->n_rows == 1) || s->ended || s->held == s->limit ||
 	       oldest < s->quiet || (s->newest > oldest && s->newest - oldest > TRACE_WINDOW_NS);
+}
+
+/* An event is given. */
+static inline void note_given(struct order *o, struct sorter *s, const struct event *ev)
+{
+	if (ev->time >= s->given)
+		s->given = ev->time;
+	else if (!(ev->category & CATEGORY_NOTIFY))
+		o->late++;
+}
+
+static bool has_one_row(const struct sorter *s)
+{
+	return s->settled && s->n_rows == 1 && !s->held;
+}
+
+/*
+ * The short way for the only row of a file, if its next event is what nearly all are: the next
+ * number, and not before the last one.
+ */
+static inline bool follows(struct sorter *s, struct event *ev)
+{
+	struct row *row = &s->rows[0];
+
+	if (ev->category & CATEGORY_NOTIFY || ev->device != row->device || ev->cpu != row->cpu ||
+	    !row->begun || ev->sequence != row->sequence + 1 || ev->time < s->given ||
+	    ev->time - s->newest > TRACE_INTERVAL_MAX)
+		return false;
+	ev->lost = 0;
+	ev->restart = false;
+	row->sequence = ev->sequence;
+	row->time = s->newest = s->given = ev->time;
+	return true;
+}
+
+/*
+ * Of a file with one row, what can be had at once. If another row turns up after all, that and what
+ * follows is held back.
+ */
+static unsigned int sorter_batch(struct order *o, struct sorter *s, struct event *ret,
+				 unsigned int max)
+{
+	unsigned int given = 0, n;
+
+	if (!has_one_row(s) || s->ended)
+		return 0;
+	n = stream_batch(&s->stream, ret, max < s->limit ? max : s->limit);
+	for (unsigned int i = 0; i < n; i++) {
+		struct row *row;
+
+		if (s->n_rows == 1 && follows(s, &ret[i])) {
+			given++;
+			continue;
+		}
+		row = arrived(s, &ret[i]);
+		if (s->n_rows == 1) {
+			note_given(o, s, &ret[i]);
+			given++;
+		} else {
+			hold(o, s, row, &ret[i]);
+		}
+	}
+	return given;
 }
 
 static enum stream_state sorter_next(struct order *o, struct sorter *s, struct event *ret)
@@ -294,22 +355,20 @@ static enum stream_state sorter_next(struct order *o, struct sorter *s, struct e
 		row = arrived(s, ret);
 		/* With one row there is nothing to wait for, once it is clear that it is the only
 		 * one. */
-		if (s->settled && s->n_rows == 1 && !s->held)
+		if (has_one_row(s))
 			break;
 		hold(o, s, row, ret);
-		s->settled = s->settled || s->held == s->limit ||
-			     (s->newest > s->first && s->newest - s->first > TRACE_WINDOW_NS);
+		s->settled = s->of_cpu &&
+			     (s->settled || s->held == s->limit ||
+			      (s->newest > s->first && s->newest - s->first > TRACE_WINDOW_NS));
 	}
-	if (ret->time >= s->given)
-		s->given = ret->time;
-	else if (!(ret->category & CATEGORY_NOTIFY))
-		o->late++;
+	note_given(o, s, ret);
 	return STREAM_EVENT;
 }
 
 /* --- several files --- */
 
-struct order *order_create(struct stream *streams, unsigned int n)
+struct order *order_create(struct stream *streams, const bool *of_cpu, unsigned int n)
 {
 	struct order *o = xcalloc(1, sizeof(*o));
 	uint32_t most = ORDER_MEMORY / sizeof(struct held);
@@ -317,11 +376,13 @@ struct order *order_create(struct stream *streams, unsigned int n)
 	o->sorters = xcalloc(n, sizeof(*o->sorters));
 	o->n = o->n_unready = n;
 	o->free = NONE;
+	o->only = n == 1 ? o->sorters : NULL;
 	/* Pages that are not used are not there. */
 	o->pool = xcalloc(most, sizeof(*o->pool));
 	for (unsigned int i = 0; i < n; i++) {
 		o->sorters[i].stream = streams[i];
 		o->sorters[i].limit = most / n;
+		o->sorters[i].of_cpu = of_cpu[i];
 		streams[i] = (struct stream){ .fd = -1 };
 	}
 	return o;
@@ -372,15 +433,21 @@ static enum stream_state make_ready(struct order *o)
 	return ret;
 }
 
-enum stream_state order_next(struct order *o, struct event *ret, unsigned int *from)
+enum stream_state order_next(struct order *o, struct event *ret, unsigned int max, unsigned int *n,
+			     unsigned int *from)
 {
 	enum stream_state state;
 	struct sorter *s;
 
-	if (o->n == 1) {
-		*from = 0;
-		return sorter_next(o, &o->sorters[0], ret);
+	if (o->only) {
+		*from = (unsigned int)(o->only - o->sorters);
+		*n = sorter_batch(o, o->only, ret, max);
+		if (*n)
+			return STREAM_EVENT;
+		*n = 1;
+		return sorter_next(o, o->only, ret);
 	}
+	*n = 1;
 	if (o->n_unready) {
 		state = make_ready(o);
 		if (state != STREAM_EVENT)
@@ -391,6 +458,10 @@ enum stream_state order_next(struct order *o, struct event *ret, unsigned int *f
 	*from = o->heap.item[0].id;
 	s = &o->sorters[*from];
 	*ret = s->head;
+	if (o->heap.n == 1 && !o->n_unready) {
+		o->only = s;
+		return STREAM_EVENT;
+	}
 	state = sorter_next(o, s, &s->head);
 	if (state == STREAM_EVENT) {
 		heap_set_top(&o->heap, s->head.time);
@@ -408,6 +479,12 @@ void order_advance(struct order *o, uint64_t time_ns)
 	for (unsigned int i = 0; i < o->n; i++)
 		if (time_ns > o->sorters[i].quiet)
 			o->sorters[i].quiet = time_ns;
+}
+
+void order_stop(struct order *o)
+{
+	for (unsigned int i = 0; i < o->n; i++)
+		o->sorters[i].ended = true;
 }
 
 struct stream *order_stream(struct order *o, unsigned int i)

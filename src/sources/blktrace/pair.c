@@ -12,7 +12,9 @@
  * Entries of one hash that are looked at; of more the oldest are given up. More than can be alike
  * by chance, and few enough for a trace that was made to be slow.
  */
+#ifndef CHAIN_MAX
 #define CHAIN_MAX 1024u
+#endif
 /* An event makes no more entries than this. */
 #define ENTRIES_PER_EVENT 4u
 /* Operations that only a key has, beyond enum blk_op. */
@@ -40,10 +42,12 @@ enum seen {
 	SEEN_INSERT = 16,
 	SEEN_SPLIT = 32,
 	SEEN_REQUEUE = 64,
+	SEEN_JOIN = 128, /* M of the request that it was: another one has it now */
 };
 
 struct request {
 	uint64_t sector; /* the key's */
+	uint64_t place;  /* likewise */
 	uint64_t start;  /* time of Q, or of what came first; or TIME_NONE */
 	uint64_t get;    /* time of G, or TIME_NONE */
 	uint64_t issue;  /* time of the last D */
@@ -53,15 +57,28 @@ struct request {
 	uint32_t done;  /* by partial completions */
 	uint32_t size;  /* at issue, with what was done then */
 	uint32_t events;
+	uint32_t hash;         /* the key's */
 	uint32_t prev, next;   /* with the same hash; next also if it is free */
 	uint32_t older, newer; /* by age */
 	uint16_t part;
-	uint8_t op; /* the key's */
+	uint16_t row; /* of sizes, once it has ended */
+	uint8_t op;   /* the key's */
 	uint8_t state, seen;
 	uint8_t asked; /* for flushes, ASKED_... */
 	bool has_seek;
 	bool has_part; /* an A said it */
 	bool flushes;  /* a sequence of them, and completes twice */
+};
+
+/* What an event is looked up by. */
+struct key {
+	struct trace_device *device;
+	uint64_t sector;
+	uint64_t place; /* the event's sector: of an append the zone's first, or where it was
+			   written */
+	uint32_t bytes;
+	uint32_t hash;
+	uint8_t op;
 };
 
 /* Entries of one hash, the oldest first. */
@@ -98,16 +115,15 @@ static inline uint32_t hash(const struct trace_device *d, uint64_t sector, uint8
 			  32);
 }
 
-static inline struct bucket *bucket_of(const struct pair *p, const struct trace_device *d,
-				       uint64_t sector, uint8_t op)
+static inline struct bucket *bucket_of(const struct pair *p, uint32_t hash_)
 {
-	return &p->table[hash(d, sector, op) & (p->table_size - 1)];
+	return &p->table[hash_ & (p->table_size - 1)];
 }
 
 static void chain(struct pair *p, uint32_t i)
 {
 	struct request *r = &p->requests[i];
-	struct bucket *b = bucket_of(p, r->device, r->sector, r->op);
+	struct bucket *b = bucket_of(p, r->hash);
 
 	r->prev = b->tail;
 	r->next = NONE;
@@ -119,7 +135,7 @@ static void chain(struct pair *p, uint32_t i)
 static void unchain(struct pair *p, uint32_t i)
 {
 	const struct request *r = &p->requests[i];
-	struct bucket *b = bucket_of(p, r->device, r->sector, r->op);
+	struct bucket *b = bucket_of(p, r->hash);
 
 	*(r->prev == NONE ? &b->head : &p->requests[r->prev].next) = r->next;
 	*(r->next == NONE ? &b->tail : &p->requests[r->next].prev) = r->prev;
@@ -162,8 +178,7 @@ static void give_up(struct pair *p, uint32_t i)
 }
 
 /* A new entry, QUEUED; there is room. */
-static uint32_t add(struct pair *p, struct trace_device *d, uint64_t sector, uint8_t op,
-		    uint32_t bytes)
+static uint32_t add(struct pair *p, const struct key *key)
 {
 	uint32_t i = p->free;
 
@@ -173,12 +188,14 @@ static uint32_t add(struct pair *p, struct trace_device *d, uint64_t sector, uin
 		p->free = p->requests[i].next;
 	p->n_requests++;
 	p->requests[i] = (struct request){
-		.sector = sector,
+		.sector = key->sector,
+		.place = key->place,
 		.start = TIME_NONE,
 		.get = TIME_NONE,
-		.device = d,
-		.bytes = bytes,
-		.op = op,
+		.device = key->device,
+		.bytes = key->bytes,
+		.hash = key->hash,
+		.op = key->op,
 		.state = QUEUED,
 		.older = p->newest,
 		.newer = NONE,
@@ -188,14 +205,6 @@ static uint32_t add(struct pair *p, struct trace_device *d, uint64_t sector, uin
 	chain(p, i);
 	return i;
 }
-
-/* What an event is looked up by. */
-struct key {
-	struct trace_device *device;
-	uint64_t sector;
-	uint32_t bytes;
-	uint8_t op;
-};
 
 static inline bool same_key(const struct request *r, const struct key *key)
 {
@@ -211,20 +220,19 @@ static void make_room(struct pair *p, const struct key *key)
 		give_up(p, p->oldest);
 	if (p->n_requests + ENTRIES_PER_EVENT > p->size)
 		grow(p);
-	b = bucket_of(p, key->device, key->sector, key->op);
+	b = bucket_of(p, key->hash);
 	while (b->n > CHAIN_MAX)
 		give_up(p, b->head);
 }
 
 /* For all entries of the key's hash, the oldest first. */
-#define FOR_EACH_ALIKE(p, key, i)                                                      \
-	for (uint32_t i = bucket_of(p, (key)->device, (key)->sector, (key)->op)->head, \
-		      left_ = CHAIN_MAX;                                               \
-	     i != NONE && left_; i = (p)->requests[i].next, left_--)
+#define FOR_EACH_ALIKE(p, key, i)                                                                 \
+	for (uint32_t i = bucket_of(p, (key)->hash)->head, left_ = CHAIN_MAX; i != NONE && left_; \
+	     i = (p)->requests[i].next, left_--)
 
 /*
  * The oldest one that is queued there and has not been through any of @seen. What has no bytes is
- * another kind of thing; appends to a zone all have its first sector and are told apart by size.
+ * another kind of thing; appends to one zone are told apart by size.
  */
 static uint32_t find_queued(const struct pair *p, const struct key *key, unsigned int seen)
 {
@@ -234,7 +242,8 @@ static uint32_t find_queued(const struct pair *p, const struct key *key, unsigne
 
 		if (same_key(r, key) && r->state == QUEUED && !(r->seen & seen) &&
 		    !r->bytes == !key->bytes &&
-		    (key->op != KEY_ZONE_APPEND || r->bytes == key->bytes))
+		    (key->op != KEY_ZONE_APPEND ||
+		     (r->place == key->place && r->bytes == key->bytes)))
 			return i;
 	}
 	return NONE;
@@ -271,9 +280,16 @@ static void note_event(struct pair *p, uint32_t i)
 static void split(struct pair *p, uint32_t i, uint32_t bytes)
 {
 	struct request *r = &p->requests[i], *n;
+	struct key rest = {
+		.device = r->device,
+		.sector = r->sector + bytes / SECTOR_SIZE,
+		.place = r->place + bytes / SECTOR_SIZE,
+		.bytes = r->bytes - bytes,
+		.op = r->op,
+	};
 
-	n = &p->requests[add(p, r->device, r->sector + bytes / SECTOR_SIZE, r->op,
-			     r->bytes - bytes)];
+	rest.hash = hash(rest.device, rest.sector, rest.op);
+	n = &p->requests[add(p, &rest)];
 	/* It is still to be given a request. */
 	n->seen = r->seen & (SEEN_REMAP | SEEN_QUEUE);
 	n->start = r->start;
@@ -306,18 +322,31 @@ static uint8_t asked_by(uint32_t category)
 	       (category & CATEGORY_FUA ? ASKED_FUA : 0);
 }
 
+/* The distance from the end of what was sent before. */
+static void seek(struct request *r, uint64_t sector, uint32_t bytes)
+{
+	struct trace_device *d = r->device;
+
+	r->has_seek = d->has_head;
+	r->seek = (int64_t)(sector - (uint64_t)d->head);
+	d->head = (int64_t)(sector + bytes / SECTOR_SIZE);
+	d->has_head = true;
+}
+
 static void bio_event(struct pair *p, const struct key *key, const struct event *ev)
 {
-	uint8_t adds = bio_events[ev->action].adds;
+	uint8_t adds = bio_events[ev->action].adds, excludes = bio_events[ev->action].excludes;
 	uint32_t i = NONE;
 	struct request *r;
 	bool is_new;
 
+	if (adds == SEEN_MERGE && ev->category & CATEGORY_FS)
+		adds = excludes = SEEN_JOIN;
 	if (adds != SEEN_REMAP)
-		i = find_queued(p, key, bio_events[ev->action].excludes);
+		i = find_queued(p, key, excludes);
 	is_new = i == NONE;
 	if (is_new)
-		i = add(p, key->device, key->sector, key->op, key->bytes);
+		i = add(p, key);
 	r = &p->requests[i];
 	if (r->bytes > key->bytes && adds & (SEEN_SPLIT | SEEN_GET | SEEN_MERGE))
 		split(p, i, key->bytes);
@@ -325,6 +354,9 @@ static void bio_event(struct pair *p, const struct key *key, const struct event 
 		r->start = ev->time;
 		r->bytes = key->bytes;
 	}
+	/* Of a device that has no requests, as far as is known: else D sets it anew. */
+	if (adds == SEEN_QUEUE && !key->device->has_issue && key->bytes)
+		seek(r, ev->sector, key->bytes);
 	if (adds == SEEN_GET)
 		r->get = ev->time;
 	if (adds == SEEN_REMAP) {
@@ -343,12 +375,13 @@ static void fold(struct pair *p, struct request *r, uint32_t from)
 {
 	struct request *b = &p->requests[from];
 
-	if (b->start < r->start) {
-		/* The partition is that of the bio that came first. */
-		r->start = b->start;
+	/* The partition is that of the bio that came first, of those of which it is known. */
+	if (b->has_part && (!r->has_part || b->start < r->start)) {
 		r->part = b->part;
-		r->has_part = b->has_part;
+		r->has_part = true;
 	}
+	if (b->start < r->start)
+		r->start = b->start;
 	if (b->get < r->get)
 		r->get = b->get;
 	r->seen |= b->seen & SEEN_QUEUE;
@@ -373,6 +406,7 @@ static uint32_t gather(struct pair *p, const struct key *key)
 
 		next.sector += p->requests[i].bytes / SECTOR_SIZE;
 		next.bytes = rest;
+		next.hash = hash(next.device, next.sector, next.op);
 		b = find_queued(p, &next, 0);
 		if (b == NONE || b == i)
 			break;
@@ -415,7 +449,7 @@ static void issue(struct pair *p, const struct key *key, const struct event *ev)
 	if (i == NONE)
 		i = requeued_unseen(p, key);
 	if (i == NONE)
-		i = add(p, d, key->sector, key->op, key->bytes);
+		i = add(p, key);
 	r = &p->requests[i];
 	r->state = ISSUED;
 	r->issue = ev->time;
@@ -425,13 +459,11 @@ static void issue(struct pair *p, const struct key *key, const struct event *ev)
 	r->flushes = r->asked & ~asked_by(ev->category);
 	note_event(p, i);
 	find_part(p, r, ev);
+	if (!d->has_issue)
+		d->has_head = false; /* what bios had set */
 	d->has_issue = true;
-	if (key->op == OP_FLUSH)
-		return;
-	r->has_seek = d->has_head;
-	r->seek = (int64_t)(ev->sector - (uint64_t)d->head);
-	d->head = (int64_t)(ev->sector + key->bytes / SECTOR_SIZE);
-	d->has_head = true;
+	if (key->op != OP_FLUSH)
+		seek(r, ev->sector, key->bytes);
 }
 
 static void requeue(struct pair *p, const struct key *key)
@@ -461,8 +493,13 @@ static bool count_time(const struct request *r, enum hist_kind kind, uint64_t fr
 {
 	if (to < from || to - from > TRACE_INTERVAL_MAX)
 		return false;
-	account_time(r->device, r->part, real_op(r), kind, r->size, (int64_t)(to - from));
+	account_time(r->device, r->part, real_op(r), kind, r->row, (int64_t)(to - from));
 	return true;
+}
+
+static void find_row(struct request *r)
+{
+	r->row = (uint16_t)account_row(r->device, r->part, real_op(r), r->size);
 }
 
 /* When the request began, as it was asked for, or TIME_NONE. */
@@ -510,6 +547,7 @@ static void move(struct pair *p, uint32_t i, uint64_t sector, uint32_t bytes)
 	unchain(p, i);
 	p->requests[i].sector = sector;
 	p->requests[i].bytes = bytes;
+	p->requests[i].hash = hash(p->requests[i].device, sector, p->requests[i].op);
 	chain(p, i);
 }
 
@@ -526,6 +564,7 @@ static void complete_issued(struct pair *p, uint32_t i, const struct key *key, u
 		return;
 	}
 	r->start = start_of(p, r);
+	find_row(r);
 	ok = count_service(r, now);
 	if (!r->flushes || !r->size) {
 		end(p, i, now, ok);
@@ -534,7 +573,7 @@ static void complete_issued(struct pair *p, uint32_t i, const struct key *key, u
 	/* It completes once more, without data, when the last flush is done. */
 	p->notes[NOTE_NEGATIVE] += !ok;
 	r->state = ENDING;
-	move(p, i, r->sector - r->done / SECTOR_SIZE, 0);
+	move(p, i, r->sector, 0);
 }
 
 /* Of a request at the device some of which is left; a bad sector may end it before the first one. */
@@ -555,6 +594,7 @@ static bool complete_none(struct pair *p, const struct key *key)
 static void complete_other(struct pair *p, const struct key *key, const struct event *ev)
 {
 	bool empty_write = !key->bytes && key->op == OP_WRITE;
+	bool is_bio = !(ev->category & CATEGORY_FS);
 	struct trace_device *d = key->device;
 	uint32_t i = empty_write ? find_exact(p, key, ENDING, false) : NONE;
 
@@ -566,13 +606,36 @@ static void complete_other(struct pair *p, const struct key *key, const struct e
 			return;
 		}
 		p->requests[i].size = key->bytes;
+		/* Without requests an empty write is the flush itself. */
+		if (empty_write && is_bio && p->requests[i].asked & ASKED_FLUSH)
+			p->requests[i].op = OP_FLUSH;
 		p->requests[i].start = start_of(p, &p->requests[i]);
 		find_part(p, &p->requests[i], ev);
-		p->notes[NOTE_UNISSUED] += empty_write && d->has_issue;
+		find_row(&p->requests[i]);
+		p->notes[NOTE_UNISSUED] += empty_write && !is_bio;
 		p->notes[NOTE_NO_ISSUE] += d->has_issue && !empty_write;
+		if (p->requests[i].has_seek && is_bio)
+			account_seek(d, p->requests[i].part, p->requests[i].seek);
 	}
 	note_event(p, i);
 	end(p, i, ev->time, true);
+}
+
+/* An append ends where it was written: in the zone that begins last before. */
+static uint32_t find_append(const struct pair *p, const struct key *key)
+{
+	uint32_t found = NONE;
+
+	FOR_EACH_ALIKE(p, key, i)
+	{
+		const struct request *r = &p->requests[i];
+
+		if (r->state == ISSUED && same_key(r, key) && r->bytes == key->bytes &&
+		    r->place <= key->place &&
+		    (found == NONE || r->place > p->requests[found].place))
+			found = i;
+	}
+	return found;
 }
 
 /* The request that has just this left, or more of it, or (what should not be) less. */
@@ -583,17 +646,27 @@ static uint32_t find_issued(struct pair *p, const struct key *key)
 	 * or events were lost, an old one may have been left over, and would make an outlier up.
 	 */
 	bool newest = key->device->lossy || !key->device->has_bio;
-	uint32_t found = find_exact(p, key, ISSUED, newest);
+	uint32_t first = NONE, last = NONE, other = NONE;
 
-	if (found != NONE) {
-		p->notes[NOTE_AMBIGUOUS] += find_exact(p, key, ISSUED, !newest) != found;
-		return found;
-	}
+	if (key->op == KEY_ZONE_APPEND)
+		return find_append(p, key);
 	FOR_EACH_ALIKE(p, key, i)
-	if (p->requests[i].state == ISSUED && same_key(&p->requests[i], key) && key->bytes &&
-	    p->requests[i].bytes)
-		return i;
-	return NONE;
+	{
+		const struct request *r = &p->requests[i];
+
+		if (r->state != ISSUED || !same_key(r, key))
+			continue;
+		if (r->bytes == key->bytes) {
+			first = first == NONE ? i : first;
+			last = i;
+		} else if (other == NONE && key->bytes && r->bytes) {
+			other = i;
+		}
+	}
+	if (first == NONE)
+		return other;
+	p->notes[NOTE_AMBIGUOUS] += first != last;
+	return newest ? last : first;
 }
 
 static void complete(struct pair *p, const struct key *key, const struct event *ev)
@@ -610,13 +683,18 @@ static void complete(struct pair *p, const struct key *key, const struct event *
 
 /* --- events --- */
 
-static enum blk_op op_of(uint32_t category)
+/* By the bits FLUSH, WRITE and DISCARD: a write may ask for a flush, and a discard is a write, too.
+ */
+static uint8_t op_of(uint32_t category)
 {
-	if (category & CATEGORY_DISCARD)
-		return OP_DISCARD;
-	if (category & CATEGORY_WRITE)
-		return OP_WRITE;
-	return category & CATEGORY_FLUSH ? OP_FLUSH : OP_READ;
+	static const uint8_t ops[8] = {
+		OP_READ,    OP_WRITE,   OP_FLUSH,   OP_WRITE,
+		OP_DISCARD, OP_DISCARD, OP_DISCARD, OP_DISCARD,
+	};
+	_Static_assert(CATEGORY_WRITE == 2 && CATEGORY_FLUSH == 4 && CATEGORY_DISCARD == 1 << 13,
+		       "bits 0 and 1, and bit 2");
+
+	return ops[(category >> 1 & 3) | (category >> 11 & 4)];
 }
 
 /* Another trace of the device begins; its CPUs do so one after the other. */
@@ -635,73 +713,106 @@ static void restart(struct pair *p, struct trace_device *d, uint64_t now)
 	}
 }
 
-static bool count_class(struct pair *p, enum pair_class class)
+/* CLASS_NR: it is looked at further. The rest are of no request, or none of their own. */
+static const uint8_t action_classes[ACTION_NR] = {
+	[0] = CLASS_UNKNOWN,
+	[ACTION_QUEUE] = CLASS_NR,
+	[ACTION_BACK_MERGE] = CLASS_NR,
+	[ACTION_FRONT_MERGE] = CLASS_NR,
+	[ACTION_GET_REQUEST] = CLASS_NR,
+	[ACTION_SLEEP] = CLASS_NO_REQUEST,
+	[ACTION_REQUEUE] = CLASS_NR,
+	[ACTION_ISSUE] = CLASS_NR,
+	[ACTION_COMPLETE] = CLASS_NR,
+	[ACTION_PLUG] = CLASS_NO_REQUEST,
+	[ACTION_UNPLUG] = CLASS_NO_REQUEST,
+	[ACTION_UNPLUG_TIMER] = CLASS_NO_REQUEST,
+	[ACTION_INSERT] = CLASS_NR,
+	[ACTION_SPLIT] = CLASS_NR,
+	[ACTION_BOUNCE] = CLASS_NO_REQUEST,
+	[ACTION_REMAP] = CLASS_NR,
+	[ACTION_ABORT] = CLASS_NO_REQUEST,
+	[ACTION_DRIVER_DATA] = CLASS_NO_REQUEST,
+	[ACTION_ZONE_PLUG] = CLASS_NO_REQUEST,
+	[ACTION_ZONE_UNPLUG] = CLASS_NO_REQUEST,
+	[ACTION_ZONE_MANAGEMENT] = CLASS_NO_REQUEST,
+};
+
+/* What is not to be looked at any further; CLASS_NR for the others. */
+static inline unsigned int class_of(const struct event *ev, const struct trace_device *d)
 {
-	p->classes[class]++;
-	return class != CLASS_UNKNOWN;
+	if (d->rule->ignore)
+		return CLASS_IGNORED;
+	if (ev->category & CATEGORY_PASSTHROUGH)
+		return CLASS_PASSTHROUGH;
+	return ev->action < ACTION_NR ? action_classes[ev->action] : CLASS_UNKNOWN;
+}
+
+/* An event of a request, or of a bio that may become one. */
+static void request_event(struct pair *p, struct trace_device *d, const struct event *ev)
+{
+	bool append = ev->category & CATEGORY_ZONE_APPEND;
+	struct key key = {
+		.device = d,
+		.sector = append ? 0 : ev->sector,
+		.place = ev->sector,
+		.bytes = ev->bytes,
+		.op = append ? KEY_ZONE_APPEND : op_of(ev->category),
+	};
+
+	key.hash = hash(d, key.sector, key.op);
+	make_room(p, &key);
+	switch (ev->action) {
+	case ACTION_ISSUE:
+		issue(p, &key, ev);
+		break;
+	case ACTION_REQUEUE:
+		requeue(p, &key);
+		break;
+	case ACTION_COMPLETE:
+		/* Without the category it only says where an append has been written. */
+		if (ev->category & CATEGORY_COMPLETE)
+			complete(p, &key, ev);
+		else
+			p->classes[CLASS_NO_REQUEST]++;
+		break;
+	case ACTION_REMAP:
+		if (ev->to_device && ev->to_device != ev->device)
+			p->classes[CLASS_STACKED]++;
+		else
+			bio_event(p, &key, ev);
+		break;
+	default:
+		bio_event(p, &key, ev);
+	}
 }
 
 bool pair_event(struct pair *p, const struct event *ev)
 {
-	bool append = ev->category & CATEGORY_ZONE_APPEND;
-	struct key key = { .sector = append ? 0 : ev->sector, .bytes = ev->bytes };
+	struct trace_device *d;
+	unsigned int class;
 
-	if (ev->category & CATEGORY_NOTIFY)
-		return count_class(p, CLASS_NOTIFY);
-	key.device = account_device(p->account, ev->device);
-	if (!key.device)
-		return count_class(p, CLASS_UNKNOWN);
+	if (ev->category & CATEGORY_NOTIFY) {
+		p->classes[CLASS_NOTIFY]++;
+		return true;
+	}
+	d = account_device(p->account, ev->device);
+	if (!d) {
+		p->classes[CLASS_UNKNOWN]++;
+		return false;
+	}
 	if (ev->lost) {
 		p->notes[NOTE_LOST] += ev->lost;
-		key.device->lossy = true;
+		d->lossy = true;
 	}
 	if (ev->restart)
-		restart(p, key.device, ev->time);
-	if (key.device->rule->ignore)
-		return count_class(p, CLASS_IGNORED);
-	if (ev->category & CATEGORY_PASSTHROUGH)
-		return count_class(p, CLASS_PASSTHROUGH);
-	key.op = append ? KEY_ZONE_APPEND : (uint8_t)op_of(ev->category);
-	make_room(p, &key);
-	switch (ev->action) {
-	case ACTION_REMAP:
-		if (ev->to_device && ev->to_device != ev->device)
-			return count_class(p, CLASS_STACKED);
-		bio_event(p, &key, ev);
-		return true;
-	case ACTION_QUEUE:
-	case ACTION_SPLIT:
-	case ACTION_GET_REQUEST:
-	case ACTION_BACK_MERGE:
-	case ACTION_FRONT_MERGE:
-	case ACTION_INSERT:
-		bio_event(p, &key, ev);
-		return true;
-	case ACTION_ISSUE:
-		issue(p, &key, ev);
-		return true;
-	case ACTION_REQUEUE:
-		requeue(p, &key);
-		return true;
-	case ACTION_COMPLETE:
-		/* Without the category it only says where an append has been written. */
-		if (!(ev->category & CATEGORY_COMPLETE))
-			return count_class(p, CLASS_NO_REQUEST);
-		complete(p, &key, ev);
-		return true;
-	case ACTION_SLEEP:
-	case ACTION_PLUG:
-	case ACTION_UNPLUG:
-	case ACTION_UNPLUG_TIMER:
-	case ACTION_BOUNCE:
-	case ACTION_ABORT:
-	case ACTION_DRIVER_DATA:
-	case ACTION_ZONE_PLUG:
-	case ACTION_ZONE_UNPLUG:
-		return count_class(p, CLASS_NO_REQUEST);
-	default:
-		return count_class(p, CLASS_UNKNOWN);
-	}
+		restart(p, d, ev->time);
+	class = class_of(ev, d);
+	if (class == CLASS_NR)
+		request_event(p, d, ev);
+	else
+		p->classes[class]++;
+	return class != CLASS_UNKNOWN;
 }
 
 uint64_t pair_issued(const struct pair *p)

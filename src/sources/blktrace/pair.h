@@ -45,8 +45,13 @@ enum pair_note {
 	NOTE_NR
 };
 
-/* Requests that have not ended, at most; the oldest ones are given up. No device has as many tags. */
+/*
+ * Requests that have not ended, at most; the oldest ones are given up. No device has as many tags.
+ * The fuzzers make it small.
+ */
+#ifndef PAIR_REQUESTS_MAX
 #define PAIR_REQUESTS_MAX (1u << 18)
+#endif
 
 struct pair {
 	struct account *account;

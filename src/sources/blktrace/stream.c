@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include "sources/blktrace/stream.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -65,43 +66,34 @@ void stream_problem(struct stream *s, enum stream_problem problem, uint64_t offs
 
 /* --- reading --- */
 
-static uint16_t get16(const struct stream *s, const uint8_t *p)
+static inline uint16_t get16(const uint8_t *p, bool swap)
 {
 	uint16_t v;
 
 	memcpy(&v, p, sizeof(v));
-	return s->swap ? __builtin_bswap16(v) : v;
+	return swap ? __builtin_bswap16(v) : v;
 }
 
-static uint32_t get32(const struct stream *s, const uint8_t *p)
+static inline uint32_t get32(const uint8_t *p, bool swap)
 {
 	uint32_t v;
 
 	memcpy(&v, p, sizeof(v));
-	return s->swap ? __builtin_bswap32(v) : v;
+	return swap ? __builtin_bswap32(v) : v;
 }
 
-static uint64_t get64(const struct stream *s, const uint8_t *p)
+static inline uint64_t get64(const uint8_t *p, bool swap)
 {
 	uint64_t v;
 
 	memcpy(&v, p, sizeof(v));
-	return s->swap ? __builtin_bswap64(v) : v;
+	return swap ? __builtin_bswap64(v) : v;
 }
 
 /* Where a record has the length of its payload. */
-static size_t payload_at(const struct stream *s)
+static inline size_t payload_at(uint32_t header)
 {
-	return s->header == TRACE_V7_SIZE ? 46 : 50;
-}
-
-static uint64_t big_endian(const uint8_t *p, unsigned int n)
-{
-	uint64_t v = 0;
-
-	while (n--)
-		v = v << 8 | *p++;
-	return v;
+	return header == TRACE_V7_SIZE ? 46 : 50;
 }
 
 static uint64_t offset_of(const struct stream *s, size_t pos)
@@ -187,7 +179,7 @@ static bool plausible(struct stream *s, const uint8_t *p, size_t n)
 	memcpy(&magic, p, sizeof(magic));
 	if (s->magic ? magic != s->magic : !set_format(s, p))
 		return false;
-	return n < s->header || get16(s, p + payload_at(s)) <= TRACE_PAYLOAD_MAX;
+	return n < s->header || get16(p + payload_at(s->header), s->swap) <= TRACE_PAYLOAD_MAX;
 }
 
 /* Begins to look for the next record, at least one byte on, or it would be the same again. */
@@ -225,40 +217,46 @@ static enum stream_state search_on(struct stream *s)
 static void decode_payload(const struct stream *s, const uint8_t *p, uint32_t len, bool cgroup,
 			   struct event *ret)
 {
-	if (cgroup) {
-		if (len < TRACE_CGROUP_SIZE)
-			return;
-		p += TRACE_CGROUP_SIZE;
-		len -= TRACE_CGROUP_SIZE;
-	}
+	uint32_t skip = cgroup ? TRACE_CGROUP_SIZE : 0;
+
+	ret->from = 0;
+	ret->from_device = ret->to_device = 0;
+	if (len < skip)
+		return;
+	p += skip;
+	len -= skip;
 	if (ret->category & CATEGORY_NOTIFY) {
 		if (ret->action == NOTIFY_TIMESTAMP && len >= 8)
-			ret->from = get32(s, p) * 1000000000ull + get32(s, p + 4);
+			ret->from = get32(p, s->swap) * 1000000000ull + get32(p + 4, s->swap);
 	} else if (ret->action == ACTION_REMAP && len >= 16) {
-		ret->from_device = (uint32_t)big_endian(p, 4);
-		ret->to_device = (uint32_t)big_endian(p + 4, 4);
-		ret->from = big_endian(p + 8, 8);
+		/* Big-endian in any file. */
+		ret->from_device = be32toh(get32(p, false));
+		ret->to_device = be32toh(get32(p + 4, false));
+		ret->from = be64toh(get64(p + 8, false));
 	}
 }
 
-/* The record at @p, which is there as a whole. */
-static void decode(const struct stream *s, const uint8_t *p, uint32_t payload, struct event *ret)
+/*
+ * The record at @p, which is there as a whole. Inlined once for each kind of file, as this is where
+ * most of the time would go.
+ */
+static inline __attribute__((always_inline)) void decode(const struct stream *s, const uint8_t *p,
+							 uint32_t payload, bool swap, bool v7,
+							 struct event *ret)
 {
-	bool v7 = s->header == TRACE_V7_SIZE;
-	uint64_t action = v7 ? get32(s, p + 28) : get64(s, p + 32);
+	uint64_t action = v7 ? get32(p + 28, swap) : get64(p + 32, swap);
 
-	ret->sequence = get32(s, p + 4);
-	ret->time = get64(s, p + 8);
-	ret->sector = get64(s, p + 16);
-	ret->bytes = get32(s, p + 24);
-	ret->device = get32(s, p + (v7 ? 36 : 40));
-	ret->cpu = get32(s, p + (v7 ? 40 : 44));
+	ret->sequence = get32(p + 4, swap);
+	ret->time = get64(p + 8, swap);
+	ret->sector = get64(p + 16, swap);
+	ret->bytes = get32(p + 24, swap);
+	ret->device = get32(p + (v7 ? 36 : 40), swap);
+	ret->cpu = get32(p + (v7 ? 40 : 44), swap);
 	ret->category = (uint32_t)(action >> ACTION_CATEGORY_SHIFT);
 	ret->action = (uint16_t)(action & 0xffff & ~ACTION_CGROUP);
-	ret->from = 0;
-	ret->from_device = ret->to_device = 0;
-	if (payload)
-		decode_payload(s, p + s->header, payload, action & ACTION_CGROUP, ret);
+	if (payload || ret->action == ACTION_REMAP || ret->category & CATEGORY_NOTIFY)
+		decode_payload(s, p + (v7 ? TRACE_V7_SIZE : TRACE_V8_SIZE), payload,
+			       action & ACTION_CGROUP, ret);
 }
 
 /* The first bytes say what it is; STREAM_EVENT: that is known, or looked for. */
@@ -268,6 +266,9 @@ static enum stream_state begin(struct stream *s)
 
 	if (fill(s, sizeof(uint32_t), &wait) && set_format(s, s->buf + s->pos))
 		return STREAM_EVENT;
+	/* Of a pipe a few bytes say little of what it is. */
+	if (!wait)
+		(void)fill(s, TEXT_SAMPLE, &wait);
 	if (wait)
 		return STREAM_WAIT;
 	if (s->end == s->pos) {
@@ -296,9 +297,51 @@ static enum stream_state cut_off(struct stream *s, size_t wanted)
 	return STREAM_END;
 }
 
+/* The next record, if it is in the buffer as a whole and in order. */
+static inline __attribute__((always_inline)) bool next_plain(struct stream *s, bool swap, bool v7,
+							     struct event *ret)
+{
+	const uint32_t header = v7 ? TRACE_V7_SIZE : TRACE_V8_SIZE;
+	size_t there = s->end - s->pos;
+	const uint8_t *p = s->buf + s->pos;
+	uint32_t magic, payload;
+
+	if (there < header)
+		return false;
+	memcpy(&magic, p, sizeof(magic));
+	payload = get16(p + payload_at(header), swap);
+	if (magic != s->magic || payload > TRACE_PAYLOAD_MAX || there < header + payload)
+		return false;
+	ret->offset = offset_of(s, s->pos);
+	decode(s, p, payload, swap, v7, ret);
+	s->pos += header + payload;
+	return true;
+}
+
+static inline __attribute__((always_inline)) unsigned int
+batch_as(struct stream *s, bool swap, bool v7, struct event *ret, unsigned int max)
+{
+	unsigned int n = 0;
+
+	while (n < max && next_plain(s, swap, v7, &ret[n]))
+		n++;
+	return n;
+}
+
+unsigned int stream_batch(struct stream *s, struct event *ret, unsigned int max)
+{
+	bool v7 = s->header == TRACE_V7_SIZE;
+
+	if (!s->magic || s->searching)
+		return 0;
+	if (s->swap)
+		return v7 ? batch_as(s, true, true, ret, max) : batch_as(s, true, false, ret, max);
+	return v7 ? batch_as(s, false, true, ret, max) : batch_as(s, false, false, ret, max);
+}
+
 enum stream_state stream_next(struct stream *s, struct event *ret)
 {
-	for (;;) {
+	while (!stream_batch(s, ret, 1)) {
 		enum stream_state state = STREAM_EVENT;
 		uint32_t magic, payload;
 		const uint8_t *p;
@@ -314,20 +357,16 @@ enum stream_state stream_next(struct stream *s, struct event *ret)
 			return wait ? STREAM_WAIT : cut_off(s, s->header);
 		p = s->buf + s->pos;
 		memcpy(&magic, p, sizeof(magic));
-		payload = get16(s, p + payload_at(s));
+		payload = get16(p + payload_at(s->header), s->swap);
 		if (magic != s->magic || payload > TRACE_PAYLOAD_MAX) {
 			stream_problem(s, magic != s->magic ? PROBLEM_MAGIC : PROBLEM_PAYLOAD,
 				       offset_of(s, s->pos), payload);
 			search(s);
-			continue;
-		}
-		if (payload && !fill(s, s->header + payload, &wait))
+		} else if (!fill(s, s->header + payload, &wait)) {
 			return wait ? STREAM_WAIT : cut_off(s, s->header + payload);
-		ret->offset = offset_of(s, s->pos);
-		decode(s, s->buf + s->pos, payload, ret);
-		s->pos += s->header + payload;
-		return STREAM_EVENT;
+		}
 	}
+	return STREAM_EVENT;
 }
 
 /* --- problems --- */

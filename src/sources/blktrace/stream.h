@@ -62,6 +62,8 @@ enum stream_state {
 };
 /* The next record. */
 enum stream_state stream_next(struct stream *s, struct event *ret);
+/* As many of the next @max records as are in the buffer already, and in order; their number. */
+unsigned int stream_batch(struct stream *s, struct event *ret, unsigned int max);
 
 void stream_problem(struct stream *s, enum stream_problem problem, uint64_t offset,
 		    uint64_t detail);

@@ -19,6 +19,7 @@
 #define BUFFERS (16u << 20)
 #define BUFFER_MAX (256u << 10)
 #define BUFFER_MIN (8u << 10)
+#define BATCH 64u
 /* Events after which trace_read() returns. */
 #define READ_EVENTS 100000u
 
@@ -32,12 +33,14 @@ struct trace {
 	struct pair pair;
 	struct order *order;
 	unsigned int n_streams;
+	char (*sets)[DEVICE_NAME_MAX]; /* by stream */
 	uint64_t events;
 	bool begun;
 	uint64_t begin, last; /* time of the first event and of the last one, without notifies */
-	bool has_next;        /* the next event was read and not used */
-	unsigned int next_from;
-	struct event next;
+	/* Events that were read and not used yet, all of one stream. */
+	struct event batch[BATCH];
+	unsigned int batch_at, batch_n, batch_from;
+	bool over; /* nothing more comes */
 	bool has_wall;
 	uint64_t wall_clock, wall_time; /* CLOCK_REALTIME, and the trace's time of that moment */
 };
@@ -49,6 +52,7 @@ void trace_close(struct trace *t)
 	order_destroy(t->order);
 	pair_deinit(&t->pair);
 	account_deinit(&t->account);
+	free(t->sets);
 	free(t);
 }
 
@@ -105,6 +109,7 @@ struct error *trace_open(const struct trace_settings *s, struct trace **ret)
 {
 	cleanup(trace_closep) struct trace *t = xcalloc(1, sizeof(*t));
 	cleanup(streams_deinit) struct streams streams = {};
+	cleanup_free bool *of_cpu = NULL;
 	struct error *err;
 
 	t->account.config = s->config;
@@ -115,7 +120,11 @@ struct error *trace_open(const struct trace_settings *s, struct trace **ret)
 	error_free(err);
 	try(streams_open(s, &streams));
 	t->n_streams = streams.n;
-	t->order = order_create(streams.stream, streams.n);
+	t->sets = xcalloc(streams.n, sizeof(*t->sets));
+	of_cpu = xcalloc(streams.n, sizeof(*of_cpu));
+	for (unsigned int i = 0; i < streams.n; i++)
+		of_cpu[i] = trace_set_name(streams.stream[i].path, t->sets[i], sizeof(*t->sets));
+	t->order = order_create(streams.stream, of_cpu, streams.n);
 	pair_init(&t->pair, &t->account, s->start);
 	*ret = take(t);
 	return NULL;
@@ -157,27 +166,45 @@ static void use(struct trace *t, const struct event *ev, unsigned int from)
 	}
 }
 
+/* The next event; NULL if it is not known, for the reason @ret. */
+static struct event *next_event(struct trace *t, enum trace_state *ret)
+{
+	if (t->batch_at < t->batch_n)
+		return &t->batch[t->batch_at];
+	t->batch_at = t->batch_n = 0;
+	switch (order_next(t->order, t->batch, BATCH, &t->batch_n, &t->batch_from)) {
+	case STREAM_EVENT:
+		t->account.set = t->sets[t->batch_from];
+		return &t->batch[0];
+	case STREAM_WAIT:
+		*ret = TRACE_WAITING;
+		break;
+	case STREAM_MORE:
+		*ret = TRACE_MORE;
+		break;
+	case STREAM_END:
+		*ret = TRACE_END;
+		t->over = true;
+		break;
+	}
+	t->batch_n = 0;
+	return NULL;
+}
+
 enum trace_state trace_read(struct trace *t, int64_t until_ns)
 {
+	enum trace_state state = TRACE_MORE;
+
 	for (unsigned int n = 0; n < READ_EVENTS; n++) {
-		if (!t->has_next) {
-			switch (order_next(t->order, &t->next, &t->next_from)) {
-			case STREAM_EVENT:
-				t->has_next = true;
-				break;
-			case STREAM_WAIT:
-				return TRACE_WAITING;
-			case STREAM_MORE:
-				return TRACE_MORE;
-			case STREAM_END:
-				return TRACE_END;
-			}
-		}
-		if (until_ns != INT64_MAX && (int64_t)t->next.time >= until_ns &&
-		    !(t->next.category & CATEGORY_NOTIFY))
+		struct event *ev = next_event(t, &state);
+
+		if (!ev)
+			return state;
+		if (until_ns != INT64_MAX && (int64_t)ev->time >= until_ns &&
+		    !(ev->category & CATEGORY_NOTIFY))
 			return TRACE_REACHED;
-		t->has_next = false;
-		use(t, &t->next, t->next_from);
+		t->batch_at++;
+		use(t, ev, t->batch_from);
 	}
 	return TRACE_MORE;
 }
@@ -198,6 +225,11 @@ struct error *trace_poll(struct trace *t, int stop_fd, int timeout_ms)
 	return NULL;
 }
 
+void trace_stop(struct trace *t)
+{
+	order_stop(t->order);
+}
+
 void trace_advance(struct trace *t, int64_t time_ns)
 {
 	order_advance(t->order, (uint64_t)time_ns);
@@ -205,12 +237,16 @@ void trace_advance(struct trace *t, int64_t time_ns)
 
 int64_t trace_begin_ns(const struct trace *t)
 {
-	return (int64_t)(!t->begun && t->has_next ? t->next.time : t->begin);
+	if (!t->begun && t->batch_at < t->batch_n)
+		return (int64_t)t->batch[t->batch_at].time;
+	return (int64_t)t->begin;
 }
 
 int64_t trace_next_ns(const struct trace *t)
 {
-	return (int64_t)(t->has_next ? t->next.time : t->last);
+	if (t->batch_at < t->batch_n)
+		return (int64_t)t->batch[t->batch_at].time;
+	return (int64_t)t->last;
 }
 
 int64_t trace_newest_ns(const struct trace *t)
@@ -291,6 +327,7 @@ static const bool usual_classes[CLASS_NR] = {
 };
 static const bool usual_notes[NOTE_NR] = {
 	[NOTE_UNMATCHED_ISSUE] = true,
+	[NOTE_NO_START] = true, /* all flushes */
 	[NOTE_UNISSUED] = true,
 	[NOTE_SPLIT] = true,
 };
@@ -298,16 +335,16 @@ static const bool usual_notes[NOTE_NR] = {
 static void add_losses(const struct trace *t, struct snapshot *snap)
 {
 	const struct pair *p = &t->pair;
-	uint64_t issued = 0;
+	/* Until then they may still end, and what is counted only rises. */
+	uint64_t unfinished = t->over ? p->in_flight : 0, issued = t->over ? pair_issued(p) : 0;
 
 	snapshot_add_loss(snap, "events", "events read; all are in one of the next ten lines",
 			  t->events)
 		->usual = true;
 	for (unsigned int i = 0; i < CLASS_NR; i++)
 		snapshot_add_loss(snap, classes[i].name, classes[i].help,
-				  p->classes[i] + (i == CLASS_UNFINISHED ? p->in_flight : 0))
+				  p->classes[i] + (i == CLASS_UNFINISHED ? unfinished : 0))
 			->usual = usual_classes[i];
-	issued = pair_issued(p);
 	for (unsigned int i = 0; i < NOTE_NR; i++)
 		snapshot_add_loss(snap, notes[i].name, notes[i].help,
 				  p->notes[i] + (i == NOTE_UNMATCHED_ISSUE ? issued : 0))
@@ -344,6 +381,17 @@ static void add_notes(const struct trace *t, struct snapshot *snap)
 				"%s has no service, queue and seek, as the trace has no D "
 				"of it: unless it is a device without requests (dm, md), " ALL_EVENTS,
 				name);
+	}
+	for (unsigned int i = 0; i < t->account.tables.n; i++) {
+		const struct partition_table *table = &t->account.tables.tables[i];
+		bool used = false;
+
+		for (unsigned int k = 0; k < t->account.n_devices; k++)
+			used = used || t->account.devices[k]->table == table;
+		if (!used && t->events)
+			snapshot_add_note(
+				snap, "the partition table of '%s' is of no device of the trace",
+				table->disk);
 	}
 	if (starts[0])
 		snapshot_add_note(
@@ -410,6 +458,8 @@ struct error *trace_check_devices(struct trace *t, const struct trace_selection 
 			const struct trace_device *d = t->account.devices[k];
 
 			for (unsigned int part = 0; part < d->n_parts; part++) {
+				if (part && !account_is_partition(d, part))
+					continue;
 				found = found || is_named(&d->parts[part].name, sel->devices[i]);
 				buf_printf(&names, "%s%s", names.len ? ", " : "",
 					   device_name_own(&d->parts[part].name));
@@ -463,7 +513,7 @@ void trace_snapshot(struct trace *t, const struct trace_selection *sel, struct s
 		const struct trace_device *d = t->account.devices[i];
 
 		for (unsigned int part = 0; part < d->n_parts; part++) {
-			if (!selected(sel, d, part))
+			if ((part && !account_is_partition(d, part)) || !selected(sel, d, part))
 				continue;
 			for (enum hist_kind kind = 0; kind < KIND_NR; kind++)
 				for (enum blk_op op = 0; op < (kind == KIND_SEEK ? 1 : OP_NR); op++)
