@@ -315,8 +315,9 @@ def the_collector_is_stopped_and_started(env):
         equal(read_all(reading), whole, 'of the moment of open')
         for fd, data in ((writing, b'0'), (ladder, b'1ms')):
             assert fails(os.write, fd, data, errnos=(errno.ENODEV, errno.EIO, errno.ENOENT, errno.ESTALE))
-        for names in ((loop.name,), (loop.name, p1, 'seek_histo'), ('all.json',), ('config',)):
+        for names in ((loop.name, 'seek_histo'), (loop.name, p1, 'read_dma_histo'), ('all.json',), ('config',)):
             fails(os.open, tree(*names), os.O_RDONLY, errnos=(errno.ENOENT,))
+        for names in ((loop.name,), (loop.name, 'read_request_histo'), ('all.json',)):
             # The kernel may know a name for a moment longer.
             wait_for(lambda names=names: not os.path.lexists(tree(*names)), f'a tree without {names}')
         equal(bpffs_entries(), [], 'nobody starts it')
@@ -509,8 +510,10 @@ def an_ordinary_user_mounts_nothing(env):
     tree.unmount()
     os.chown(tree.path, USER, USER)
     command = [*as_user(), program_for_everybody()]
-    refused('mount', tree.path, command=command, timeout=60)
-    tree.mount()
+    for args in (('mount',), ('mount', '--no-start'), ('mount', '-o', 'allow_other', '--no-start')):
+        refused(*args, tree.path, command=command, timeout=60)
+        no_trace(tree.path)
+    tree.mount('-o', 'allow_other')
     refused('unmount', tree.path, command=command, timeout=60)
     equal(len(mounts(tree.path)), 1)
 

@@ -162,7 +162,8 @@ class Table:
     """A histogram as its file has it; anything that is not as described is an error."""
     TIMED_HEAD = re.compile(
         r'# (?P<name>\S+) (?P<op>read|write|discard|flush) (?P<kind>request|dma|queue): '
-        r'rows are I/O sizes \(bytes\), columns are times \((?P<unit>us|ns)\), bounds are inclusive, counted since (?P<since>\S+)')
+        r'rows are I/O sizes \(bytes\), columns are times \((?P<unit>us|ns)\), bounds are inclusive, '
+        r'counted since (?P<since>\S+)')
     SEEK_HEAD = re.compile(
         r'# (?P<name>\S+) (?P<kind>seek): distances \(sectors of 512 bytes, signed\) '
         r'from the end of the request before, bounds are inclusive, counted since (?P<since>\S+)')
