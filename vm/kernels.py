@@ -24,7 +24,7 @@ SECURITY_SUITES = ('bullseye-security', 'bookworm-security', 'trixie-security')
 MODULES = '''
     virtio_pci 9p 9pnet_virtio overlay fuse loop virtio_blk virtio_scsi sd_mod nvme
     null_blk scsi_debug mq-deadline bfq kyber-iosched brd zram zsmalloc lzo-rle
-    dm-mod dm-crypt dm-delay raid1 ext4 configfs
+    dm-mod dm-crypt dm-delay raid1 ext4 configfs fuse
     aesni-intel aes_generic xts cbc ecb essiv sha256_generic sha256-ssse3 cryptd
 '''.split()
 

@@ -169,9 +169,11 @@ def _enter_namespace():
         if not shutil.which('setpriv'):
             tap.skip_all('needs setpriv')
         _command[:] = [*as_user(*CAPABILITIES), program_for_everybody()]
-    for module in ('loop', 'mq-deadline', 'bfq', 'ext4'):
-        if 'BLKHIST_VM' in os.environ or (module == 'loop' and not os.path.exists('/dev/loop-control')):
+    for module, device in (('loop', '/dev/loop-control'), ('fuse', '/dev/fuse')):
+        if not os.path.exists(device):
             subprocess.run(['modprobe', module], stderr=subprocess.DEVNULL, check=False)
+    for module in ('mq-deadline', 'bfq', 'ext4') if 'BLKHIST_VM' in os.environ else ():
+        subprocess.run(['modprobe', module], stderr=subprocess.DEVNULL, check=False)
     if os.path.exists(CONFIG):  # what is set for this machine is not what is tested
         subprocess.run(['mount', '--bind', '/dev/null', CONFIG], check=True)
 
