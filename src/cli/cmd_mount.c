@@ -73,6 +73,7 @@ static struct error *run(void *settings, const struct operands *operands, int *s
 	const char *name = operands->n ? operands->names[0] : MOUNT_DIR;
 	cleanup(buf_deinit) struct buf joined = {};
 	cleanup_free char *dir = NULL;
+	struct stat st;
 	struct files_settings files = {
 		.paths = &system_paths,
 		.foreground = s->foreground,
@@ -86,7 +87,8 @@ static struct error *run(void *settings, const struct operands *operands, int *s
 	if (mkdir(name, 0755) && errno != EEXIST)
 		return error_errno(errno, "cannot make the directory %s", name);
 	dir = mount_path(name);
-	if (!dir)
+	/* What is mounted there may be dead; only that there is nothing is an error. */
+	if (!dir || (stat(dir, &st) && errno == ENOENT))
 		return error_errno(errno, "cannot mount at %s", name);
 	for (unsigned int i = 0; i < s->options.n; i++)
 		buf_printf(&joined, "%s%s", i ? "," : "", s->options.value[i]);

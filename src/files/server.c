@@ -679,6 +679,9 @@ struct error *files_unmount(const char *dir)
 
 	if (!files_mounted(dir, &dead))
 		return error_new("cannot unmount %s: no tree of blkhist is mounted there", dir);
+	/* Our own working directory may be in it. */
+	if (chdir("/"))
+		return error_errno(errno, "cannot unmount %s", dir);
 	if (!umount2(dir, UMOUNT_NOFOLLOW | (dead ? MNT_DETACH : 0)))
 		return NULL;
 	if (errno == EPERM)
