@@ -56,7 +56,7 @@ static struct error *start(void *context)
 {
 	const struct mount_settings *s = context;
 	const struct ladder_settings no_ladders = {};
-	cleanup(config_deinit) struct config config;
+	cleanup(config_deinit) struct config config = {};
 	const struct live_settings live = { .config = &config };
 	bool already;
 
