@@ -22,7 +22,7 @@ SECURITY_SUITES = ('bullseye-security', 'bookworm-security', 'trixie-security')
 
 # What the machines need, with what these depend on.
 MODULES = '''
-    virtio_pci 9p 9pnet_virtio overlay fuse loop virtio_blk virtio_scsi sd_mod nvme
+    virtio_pci 9p 9pnet_virtio overlay loop virtio_blk virtio_scsi sd_mod nvme
     null_blk scsi_debug mq-deadline bfq kyber-iosched brd zram zsmalloc lzo-rle
     dm-mod dm-crypt dm-delay raid1 ext4 configfs fuse
     aesni-intel aes_generic xts cbc ecb essiv sha256_generic sha256-ssse3 cryptd
