@@ -182,7 +182,7 @@ class Report:
         if self.failed != before:
             self.say(log)
         else:
-            self.say('\n'.join(re.findall(r'^# (verifier: .*)$', log, re.M)))
+            self.say('\n'.join(re.findall(r'^# ((?:verifier|traces): .*)$', log, re.M)))
         self.say(f'{name}: {ended["seconds"]:.1f} s')
 
 

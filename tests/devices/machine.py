@@ -201,6 +201,32 @@ def scsi_debug(env, **parameters):
     return device
 
 
+SCSI_DEBUG = '/sys/bus/pseudo/drivers/scsi_debug'
+
+# Of drivers/scsi/scsi_debug.c, SDEBUG_OPT_*.
+MEDIUM_ERROR = 0x2
+TIMEOUT = 0x4
+RECOVERED_ERROR = 0x8
+TRANSPORT_ERROR = 0x10
+SHORT_TRANSFER = 0x100
+HOST_BUSY = 0x8000
+
+
+def inject(opts, every_nth):
+    """Does this to every so many commands, from now on."""
+    write_file(f'{SCSI_DEBUG}/opts', f'{opts:#x}')
+    write_file(f'{SCSI_DEBUG}/every_nth', str(every_nth))
+
+
+@contextlib.contextmanager
+def injecting(opts, every_nth):
+    inject(opts, every_nth)
+    try:
+        yield
+    finally:
+        inject(0, 0)
+
+
 def settle_disk(device):
     """Waits until the kernel has no more I/O of its own on a new disk."""
     seen, quiet = None, 0
@@ -249,6 +275,26 @@ def nvme_namespace(env, serial, nsid):
         return None
 
     return Device(env, wait_for(find, f'namespace {nsid} of {serial}'))
+
+
+def device_mapper(env, table):
+    """A device of one target, of 32 MiB, which is less than any disk of the machine has."""
+    for module in ('dm-mod', f'dm-{table.split()[0]}'):
+        if module != 'dm-linear':
+            load_module(module)
+    before = disks()
+    subprocess.run(['dmsetup', 'create', 'test', '--table', f'0 {32 * MIB // 512} {table}'], check=True)
+    env.callback(remove_device_mapper)
+    [name] = disks() - before
+    return Device(env, name)
+
+
+def remove_device_mapper():
+    for _ in range(100):  # a moment after its last close
+        if subprocess.run(['dmsetup', 'remove', 'test'], capture_output=True, check=False).returncode == 0:
+            return
+        time.sleep(0.05)
+    raise AssertionError('the mapped device cannot be removed')
 
 
 # --- loads ---
@@ -401,8 +447,10 @@ BLKTRACESTART = 0x1274
 BLKTRACESTOP = 0x1275
 BLKTRACETEARDOWN = 0x1276
 SETUP = struct.Struct('=32sHxxIIxxxxQQIxxxx')
-RECORD = struct.Struct('=IIQQIIIIIHH')
-MAGIC = 0x65617407
+# Magic number with version, sequence, time, sector, bytes, action, pid, device, CPU, error, length of what follows.
+# In version 8 action and pid have changed places.
+RECORDS = {0x65617407: struct.Struct('=IIQQIIIIIHH'), 0x65617408: struct.Struct('=IIQQIIQIIHH12x')}
+VERSION_8 = 0x65617408
 BUFFERS, BUFFER_SIZE = 4, 512 * 1024
 
 # Of include/uapi/linux/blktrace_api.h: events, and categories, which stand 16 bits above.
@@ -427,9 +475,11 @@ def read_trace(data):
     """The events of a blktrace file, of those actions that are counted here."""
     at = 0
     while at < len(data):
-        magic, _, ns, sector, size, action, _, _, _, error, payload = RECORD.unpack_from(data, at)
-        equal(magic, MAGIC, 'magic number of a trace record')
-        at += RECORD.size + payload
+        [magic] = struct.unpack_from('=I', data, at)
+        assert magic in RECORDS, f'magic number of a trace record: {magic:#x}'
+        _, _, ns, sector, size, action, pid, _, _, error, payload = RECORDS[magic].unpack_from(data, at)
+        action = pid if magic == VERSION_8 else action
+        at += RECORDS[magic].size + payload
         category = action >> 16
         if not category & NOTIFY and action & 0xff in EVENTS:
             yield Event(ns, sector, size, EVENTS[action & 0xff], _operation(category), error)

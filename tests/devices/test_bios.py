@@ -12,35 +12,14 @@ import time
 
 from lib import (BIOS_KNOW_PARTITIONS, KIB, MIB, Skip, between, blkhist, equal, main, read_file, refused, row_bound, show,
                  status, test, verify, write_file)
-from machine import (Trace, Device, counts_of, disk_by_serial, disks, load, load_module, null_blk,
+from machine import (Trace, Device, counts_of, device_mapper, disk_by_serial, disks, load, load_module, null_blk,
                      nvme_namespace, settle_disk, unload_module, wait_for)
 
 BIO_PROGRAMS = {'block_bio_queue', 'block_bio_complete', 'block_split'}
-SECTORS = 65536  # of 512 bytes, less than any disk of the machine has
 KEY = '00112233445566778899aabbccddeeff' * 2
 
 
 # --- making them ---
-
-def device_mapper(env, table):
-    """A device of one target."""
-    for module in ('dm-mod', f'dm-{table.split()[0]}'):
-        if module != 'dm-linear':
-            load_module(module)
-    before = disks()
-    subprocess.run(['dmsetup', 'create', 'test', '--table', f'0 {SECTORS} {table}'], check=True)
-    env.callback(remove_device_mapper)
-    [name] = disks() - before
-    return Device(env, name)
-
-
-def remove_device_mapper():
-    for _ in range(100):  # a moment after its last close
-        if subprocess.run(['dmsetup', 'remove', 'test'], capture_output=True, check=False).returncode == 0:
-            return
-        time.sleep(0.05)
-    raise AssertionError('the mapped device cannot be removed')
-
 
 # Drivers stay: 5.10 has died of a module's grace period that ended after its unloading.
 

@@ -6,34 +6,11 @@ import functools
 import os
 
 from lib import KIB, MIB, equal, main, read_file, test, write_file
-from machine import (Account, check_against_trace, check_delay, check_every_operation, check_known_times, collect,
-                     counts_of, load, scsi_debug, shared)
+from machine import (HOST_BUSY, MEDIUM_ERROR, RECOVERED_ERROR, SCSI_DEBUG, SHORT_TRANSFER, TIMEOUT, TRANSPORT_ERROR,
+                     Account, check_against_trace, check_delay, check_every_operation, check_known_times, collect,
+                     counts_of, injecting, load, scsi_debug, shared)
 
 MS = 10**6
-DRIVER = '/sys/bus/pseudo/drivers/scsi_debug'
-
-# Of drivers/scsi/scsi_debug.c, SDEBUG_OPT_*.
-MEDIUM_ERROR = 0x2
-TIMEOUT = 0x4
-RECOVERED_ERROR = 0x8
-TRANSPORT_ERROR = 0x10
-SHORT_TRANSFER = 0x100
-HOST_BUSY = 0x8000
-
-
-def inject(opts, every_nth):
-    """Does this to every so many commands, from now on."""
-    write_file(f'{DRIVER}/opts', f'{opts:#x}')
-    write_file(f'{DRIVER}/every_nth', str(every_nth))
-
-
-@contextlib.contextmanager
-def injecting(opts, every_nth):
-    inject(opts, every_nth)
-    try:
-        yield
-    finally:
-        inject(0, 0)
 
 
 @functools.cache
@@ -48,7 +25,7 @@ def the_disk():
 def disk_with_delay(ns):
     """Below 1 ms, other than 0, the driver of some kernels does not wait at all."""
     device = the_disk()
-    write_file(f'{DRIVER}/ndelay', str(ns))
+    write_file(f'{SCSI_DEBUG}/ndelay', str(ns))
     return device
 
 
@@ -57,7 +34,7 @@ def delays(env):
     """In nanoseconds and in jiffies, of which one is 1 ms at least."""
     device = the_disk()
     for setting, value, delay in (('ndelay', 5 * MS, 5 * MS), ('delay', 20, 20 * MS)):
-        write_file(f'{DRIVER}/{setting}', str(value))
+        write_file(f'{SCSI_DEBUG}/{setting}', str(value))
         check_delay(env, device, delay)
 
 
