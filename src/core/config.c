@@ -269,7 +269,8 @@ static int read_item(void *arg, const char *section, const char *name, const cha
 		if (err)
 			fail(r, r->line, err);
 	}
-	if (!r->err)
+	/* An error of the item before does not change that this one has a value. */
+	if (r->item >= 0)
 		buf_puts(&r->value, value ? value : "");
 	return !r->err;
 }

@@ -16,7 +16,7 @@ from lib import (KIB, MIB, OPS, USER, Disk, QuickLoop, Skip, Snapshot, between, 
                  on_every_kernel, read_file, reset_print, rounds, show, test, unseen, verify, write_file)
 from tree import (IN_VM, LADDERS, OF_A_DISK, OF_A_PARTITION, OF_THE_TREE, REFUSALS, Crowd, Table, Tree, bounds,
                   config, disks_in_sys, expected_text, fails, histogram_files, in_between, new_directory,
-                  opened, places, read_all, read_device, same_as_show, serving, shell, some_io)
+                  opened, places, read_all, read_device, same_as_show, serving, shell, some_io, wait_for)
 
 
 # --- contents ---
@@ -318,6 +318,8 @@ def devices_come_and_go(env):
         equal(tree.table(loop.name, p3, 'read_dma_histo').count(), 5)
         equal(same_as_show(tree, show(loop.name), *places(again, p3)) >= 8, True, 'files')
         again.delete_partition(3)
+        # The kernel may keep a directory's name for a second; what is in it is asked for.
+        wait_for(lambda: not os.path.exists(tree(loop.name, p3)), f'the end of {p3}')
         fails(os.listdir, tree(loop.name, p3), errnos=(errno.ENOENT,))
         fails(os.open, tree(loop.name, p3, 'read_dma_histo'), os.O_RDONLY, errnos=(errno.ENOENT,))
         assert p3 not in tree.list(loop.name)

@@ -177,6 +177,10 @@ static void refused(void **state)
 		assert_failed(parse(wrong[i].text, &c), wrong[i].error);
 		config_deinit(&c);
 	}
+	/* A value is set when the next item begins, which has a value of its own by then. */
+	config_init(&c);
+	assert_failed(parse("[default]\ntime = 5\nkinds = seek\n", &c), "f:2: time ladder");
+	config_deinit(&c);
 	config_init(&c);
 	assert_failed(config_parse("[a]\n\0\n", 6, "f", &c), "f:2: this is not text");
 	config_deinit(&c);
