@@ -207,6 +207,16 @@ static int op_getattr(const char *path, struct stat *st, struct fuse_file_info *
 	return ret;
 }
 
+/* So that what is gone is an error: one of the listing itself is taken for the end of an empty one.
+ */
+static int op_opendir(const char *path, struct fuse_file_info *fi)
+{
+	struct node n;
+
+	(void)fi;
+	return find(server(), path, &n);
+}
+
 struct listing {
 	void *buf;
 	fuse_fill_dir_t fill;
@@ -375,17 +385,22 @@ static struct open_file *file_of(const struct fuse_file_info *fi)
 	return (struct open_file *)(uintptr_t)fi->fh;
 }
 
-static int op_release(const char *path, struct fuse_file_info *fi)
+static void close_file(struct server *s, struct open_file *f)
 {
-	struct open_file *f = file_of(fi), **link = &server()->files;
+	struct open_file **link = &s->files;
 
-	(void)path;
 	while (*link != f)
 		link = &(*link)->next;
 	*link = f->next;
 	buf_deinit(&f->content);
 	free(f->path);
 	free(f);
+}
+
+static int op_release(const char *path, struct fuse_file_info *fi)
+{
+	(void)path;
+	close_file(server(), file_of(fi));
 	return 0;
 }
 
@@ -551,6 +566,7 @@ static void *op_init(struct fuse_conn_info *connection, struct fuse_config *conf
 static const struct fuse_operations operations = {
 	.init = op_init,
 	.getattr = op_getattr,
+	.opendir = op_opendir,
 	.readdir = op_readdir,
 	.open = op_open,
 	.release = op_release,
@@ -707,6 +723,9 @@ static void args_free(struct fuse_args *args)
 
 static void server_deinit(struct server *s)
 {
+	/* A signal ends it with files open. */
+	while (s->files)
+		close_file(s, s->files);
 	forget(s);
 	device_list_deinit(&s->devices);
 	free(s->error);
