@@ -12,11 +12,11 @@ import subprocess
 import tempfile
 import time
 
-from lib import (KIB, MIB, OPS, USER, Disk, QuickLoop, Skip, Snapshot, between, blkhist, equal, main,
+from lib import (BLKHIST, KIB, MIB, OPS, USER, Disk, QuickLoop, Skip, Snapshot, between, blkhist, equal, main,
                  on_every_kernel, read_file, reset_print, rounds, show, test, unseen, verify, write_file)
 from tree import (IN_VM, LADDERS, OF_A_DISK, OF_A_PARTITION, OF_THE_TREE, REFUSALS, Crowd, Table, Tree, bounds,
-                  config, disks_in_sys, expected_text, fails, histogram_files, in_between, new_directory,
-                  opened, places, read_all, read_device, same_as_show, serving, shell, some_io, wait_for)
+                  config, disks_in_sys, expected_text, fails, histogram_files, in_between, is_gone,
+                  new_directory, opened, places, read_all, read_device, same_as_show, serving, shell, some_io)
 
 
 # --- contents ---
@@ -305,12 +305,14 @@ def devices_come_and_go(env):
     tree = Tree(env)
     loop = env.loop(attach=False)
     loop.remove()
-    for _ in rounds(8):
-        fails(os.listdir, tree(loop.name), errnos=(errno.ENOENT,))
+    fails(os.stat, tree(loop.name), errnos=(errno.ENOENT,))
+    for i in rounds(8):
+        assert is_gone(tree(loop.name)), 'the disk is gone'
         again = env.loop()
         equal(again.name, loop.name)
         equal(tree.list(loop.name), {*OF_A_DISK, *LADDERS})
-        fails(os.stat, tree(loop.name, f'{loop.name}p3'), errnos=(errno.ENOENT,))
+        if i == 0:
+            fails(os.stat, tree(loop.name, f'{loop.name}p3'), errnos=(errno.ENOENT,))
         fails(os.open, tree(loop.name, f'{loop.name}p3', 'seek_histo'), os.O_RDONLY, errnos=(errno.ENOENT,))
         p3 = again.partition(3, 8 * MIB, 8 * MIB)
         equal(tree.list(loop.name, p3), set(OF_A_PARTITION))
@@ -318,9 +320,7 @@ def devices_come_and_go(env):
         equal(tree.table(loop.name, p3, 'read_dma_histo').count(), 5)
         equal(same_as_show(tree, show(loop.name), *places(again, p3)) >= 8, True, 'files')
         again.delete_partition(3)
-        # The kernel may keep a directory's name for a second; what is in it is asked for.
-        wait_for(lambda: not os.path.exists(tree(loop.name, p3)), f'the end of {p3}')
-        fails(os.listdir, tree(loop.name, p3), errnos=(errno.ENOENT,))
+        assert is_gone(tree(loop.name, p3)), 'the partition is gone'
         fails(os.open, tree(loop.name, p3, 'read_dma_histo'), os.O_RDONLY, errnos=(errno.ENOENT,))
         assert p3 not in tree.list(loop.name)
         equal(tree.table(loop.name, 'read_dma_histo').count() >= 5, True, 'they stay in the disk')
@@ -759,7 +759,9 @@ def nothing_piles_up(env):
     more_fds, more_memory = taken()
     print(f'# {fds} and {more_fds} descriptors, {memory} and {more_memory} KiB')
     assert more_fds <= fds, f'{more_fds} descriptors, {fds} before'
-    assert more_memory - memory < 1024, f'{more_memory} KiB, {memory} before'
+    with open(BLKHIST, 'rb') as f:
+        if b'__asan_init' not in f.read():  # which keeps for a while what was given back
+            assert more_memory - memory < 1024, f'{more_memory} KiB, {memory} before'
 
 
 # --- everyday commands ---

@@ -7,6 +7,7 @@ import glob
 import os
 import re
 import signal
+import socket
 import stat
 import subprocess
 
@@ -200,7 +201,8 @@ def odd_names(env):
         blkhist('mount', name, cwd=where, timeout=60)
         equal(len(mounts(plain.path)), 1, f'mounts after mount {name}')
         refused('mount', plain.path, word=plain.path)
-        blkhist('unmount', name, cwd=where, timeout=60)
+        # Who is in the directory is now in the tree, and in the way.
+        blkhist('unmount', name if where == base else plain.path, cwd=base, timeout=60)
         equal(mounts(plain.path), [], f'mounts after unmount {name}')
         wait_for(lambda: not serving(name), 'the end of the process')
 
@@ -266,6 +268,41 @@ def a_signal_ends_the_daemon(env):
     equal(fds, {'/dev/null'}, 'its standard files')
     equal(os.readlink(f'/proc/{tree.server}/cwd'), '/', 'its directory')
     assert os.getsid(tree.server) != os.getsid(0), 'it has a session of its own'
+
+
+@test
+def what_is_wrong_goes_to_the_log(env):
+    """Of the system, whose socket is in a small /dev of a namespace of its own."""
+    loop = env.loop()
+    env.start()
+    tree = Tree(env, path=new_directory(env, where='/tmp'))
+    tree.unmount()
+    script = ('mount -t tmpfs tmpfs /dev && mknod /dev/null c 1 3 && mknod /dev/fuse c 10 229 && echo && '
+              'exec sleep 600')
+    keeper = subprocess.Popen(['unshare', '--mount', '--propagation', 'private', 'sh', '-c', script],
+                              stdout=subprocess.PIPE)
+    env.callback(keeper.wait)
+    env.callback(keeper.kill)
+    keeper.stdout.readline()
+    root = f'/proc/{keeper.pid}/root'
+    log = env.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+    log.bind(f'{root}/dev/log')
+    log.settimeout(30)
+    inside = ['nsenter', f'--mount=/proc/{keeper.pid}/ns/mnt', BLKHIST]
+    blkhist('mount', tree.path, command=inside, timeout=60)
+    there = Tree.__new__(Tree)
+    there.path = root + tree.path
+    for text, word in ((b'10\n', 'unit'), (b'2ms,1ms', '1ms'), (b'%s%n%n', None), (b'\xff\x1b\n\0', None)):
+        fails(there.write, text, loop.name, 'buckets_time', errnos=(errno.EINVAL,))
+        line = log.recv(65536).decode('ascii')
+        sentence = there.last_error()[2]
+        m = re.fullmatch(r'<(\d+)>.*blkhist\[\d+\]: (.*)', line)
+        for part in (sentence, f'{loop.name}/buckets_time'):
+            assert m and part in m[2], f'{part!r} is not in: {line!r}'
+        assert word is None or word in sentence, sentence
+        equal((int(m[1]) >> 3, int(m[1]) & 7 <= 4), (3, True), 'of a daemon, and at least a warning')
+    blkhist('unmount', tree.path, command=inside, timeout=60)
+    no_trace(tree.path)
 
 
 @test
@@ -459,9 +496,9 @@ def wrong_use(env):
     listed = sorted(os.listdir(base))
     for args, code, word in (
             (('mount', full), 1, 'empty'), (('mount', file), 1, file), (('mount', nothing), 1, nothing),
-            (('mount', '/proc/self/fd'), 1, 'empty'), (('mount', ''), None, None), (('mount', link), 1, link),
-            (('mount', empty, empty), 2, None), (('mount', '-o'), 2, '-o'),
-            (('mount', '--frob', empty), 2, '--frob'),
+            (('mount', '/proc/self/fd'), 1, 'empty'), (('mount', ''), None, None),
+            (('mount', link), 1, 'No such file'), (('mount', empty, empty), 2, None),
+            (('mount', '-o'), 2, '-o'), (('mount', '--frob', empty), 2, '--frob'),
             (('mount', empty, '-o', 'nosuchoption'), 2, 'nosuchoption'),
             (('mount', empty, '-o', 'ro,nosuchoption=5'), 2, 'nosuchoption'),
             (('mount', empty, '-c', '/nonexistent.conf'), 1, '/nonexistent.conf'),

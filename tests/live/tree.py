@@ -107,6 +107,17 @@ def fails(function, *args, errnos):
     raise AssertionError(f'{function.__name__}{args} has succeeded')
 
 
+def is_gone(path):
+    """
+    Whether nothing is in a directory whose device is gone. The kernel may know its name for a moment
+    longer, and for readdir() what fails in such a one is the end of it.
+    """
+    try:
+        return not os.listdir(path)
+    except FileNotFoundError:
+        return True
+
+
 class Tree:
     """A mounted tree, gone with the test."""
 
