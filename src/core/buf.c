@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include "core/buf.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/util.h"
 
@@ -60,4 +63,24 @@ void buf_i64(struct buf *b, int64_t v)
 	if (v < 0)
 		buf_puts(b, "-");
 	buf_u64(b, v < 0 ? -(uint64_t)v : (uint64_t)v);
+}
+
+struct error *buf_read_file(struct buf *b, const char *what, const char *path, size_t max)
+{
+	cleanup_close int fd = open(path, O_RDONLY | O_CLOEXEC);
+	size_t begin = b->len;
+	ssize_t n;
+
+	if (fd < 0)
+		return error_errno(errno, "cannot read %s %s", what, path);
+	do {
+		n = read(fd, buf_reserve(b, max + 1), max + 1 - (b->len - begin));
+		if (n < 0)
+			return error_errno(errno, "cannot read %s %s", what, path);
+		b->len += (size_t)n;
+	} while (n && b->len - begin <= max);
+	b->str[b->len] = '\0';
+	if (b->len - begin > max)
+		return error_new("%s %s is larger than %zu bytes", what, path, max);
+	return NULL;
 }

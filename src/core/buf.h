@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/error.h"
+
 struct buf {
 	char *str;
 	size_t len, size;
@@ -22,5 +24,12 @@ void buf_puts(struct buf *b, const char *s);
 void buf_printf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void buf_u64(struct buf *b, uint64_t v);
 void buf_i64(struct buf *b, int64_t v);
+
+/*
+ * Appends a file of at most @max bytes; more than that is an error. @what stands before the path in
+ * errors: "the configuration".
+ */
+struct error *buf_read_file(struct buf *b, const char *what, const char *path,
+			    size_t max) must_check;
 
 #endif

@@ -298,21 +298,8 @@ struct error *config_parse(const char *text, size_t len, const char *name, struc
 
 struct error *config_read(const char *path, struct config *config)
 {
-	cleanup_close int fd = open(path, O_RDONLY | O_CLOEXEC);
-	cleanup_free char *text = xcalloc(1, CONFIG_FILE_MAX + 1);
-	size_t len = 0;
-	ssize_t n = 1;
+	cleanup(buf_deinit) struct buf text = {};
 
-	if (fd < 0)
-		return error_errno(errno, "cannot read the configuration %s", path);
-	while (n && len <= CONFIG_FILE_MAX) {
-		n = read(fd, text + len, CONFIG_FILE_MAX + 1 - len);
-		if (n < 0)
-			return error_errno(errno, "cannot read the configuration %s", path);
-		len += (size_t)n;
-	}
-	if (len > CONFIG_FILE_MAX)
-		return error_new("the configuration %s is larger than %d bytes", path,
-				 CONFIG_FILE_MAX);
-	return config_parse(text, len, path, config);
+	try(buf_read_file(&text, "the configuration", path, CONFIG_FILE_MAX));
+	return config_parse(text.str, text.len, path, config);
 }

@@ -217,22 +217,9 @@ struct error *partitions_parse(const char *text, size_t len, const char *name,
 
 struct error *partitions_read(const char *path, struct partition_tables *ret)
 {
-	cleanup_close int fd = open(path, O_RDONLY | O_CLOEXEC);
 	cleanup(buf_deinit) struct buf text = {};
-	ssize_t n;
 
-	if (fd < 0)
-		return error_errno(errno, "cannot read the partitions in %s", path);
-	do {
-		n = read(fd, buf_reserve(&text, 65536), 65536);
-		if (n < 0 && errno != EINTR)
-			return error_errno(errno, "cannot read the partitions in %s", path);
-		text.len += n > 0 ? (size_t)n : 0;
-		if (text.len > PARTITIONS_FILE_MAX)
-			return error_new("cannot use %s: it is larger than %u bytes, which no "
-					 "partition table is",
-					 path, PARTITIONS_FILE_MAX);
-	} while (n);
+	try(buf_read_file(&text, "the partition table", path, PARTITIONS_FILE_MAX));
 	return partitions_parse(text.str, text.len, path, ret);
 }
 
