@@ -56,13 +56,13 @@ static struct error *start(void *context)
 {
 	const struct mount_settings *s = context;
 	const struct ladder_settings no_ladders = {};
-	cleanup(config_deinit) struct config config = {};
+	cleanup(config_deinit) struct config config;
 	const struct live_settings live = { .config = &config };
 	bool already;
 
+	config_init(&config);
 	if (s->no_start || pins_exist(&system_paths))
 		return NULL;
-	config_init(&config);
 	try(settings_read(s->config, &no_ladders, NULL, &config));
 	return live_start(&system_paths, &live, &already);
 }

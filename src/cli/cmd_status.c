@@ -387,14 +387,21 @@ static void status_json(const struct live *live, const struct live_status *s,
 	buf_puts(out, "}\n");
 }
 
-struct error *status_print(struct live *live, const struct device_list *devices, struct buf *out)
+static struct error *state_read(struct live *live, const struct device_list *devices,
+				struct live_status *state, struct snapshot *snap)
 {
 	const struct live_selection losses_only = {};
+
+	try(live_status(live, devices, state));
+	return live_read(live, devices, &losses_only, snap);
+}
+
+struct error *status_print(struct live *live, const struct device_list *devices, struct buf *out)
+{
 	cleanup(snapshot_deinit) struct snapshot snap = {};
 	struct live_status state;
 
-	try(live_status(live, devices, &state));
-	try(live_read(live, devices, &losses_only, &snap));
+	try(state_read(live, devices, &state, &snap));
 	status_text(live, &state, devices, &snap, out);
 	return NULL;
 }
@@ -402,7 +409,6 @@ struct error *status_print(struct live *live, const struct device_list *devices,
 static struct error *run(void *settings, const struct operands *operands, int *status)
 {
 	const struct status_settings *s = settings;
-	const struct live_selection losses_only = {};
 	cleanup(device_list_deinit) struct device_list devices = {};
 	cleanup(live_closep) struct live *live = NULL;
 	cleanup(snapshot_deinit) struct snapshot snap = {};
@@ -415,8 +421,7 @@ static struct error *run(void *settings, const struct operands *operands, int *s
 	try(format_parse(s->format, &format));
 	try(device_list_read(system_paths.root, &devices));
 	try(live_open(&system_paths, &devices, &live));
-	try(live_status(live, &devices, &live_state));
-	try(live_read(live, &devices, &losses_only, &snap));
+	try(state_read(live, &devices, &live_state, &snap));
 	if (s->verify)
 		try(live_verify(live, &devices, &verify));
 	if (format == FORMAT_JSON) {

@@ -81,6 +81,13 @@ static void directory_name(const struct device *d, char ret[NAME_SIZE])
 	for (enum hist_kind kind = 0; kind < KIND_NR; kind++) \
 		for (enum blk_op op = 0; op < (kind == KIND_SEEK ? 1 : OP_NR); op++)
 
+/* Whether a device has a directory in that of @disk, or among the disks if that is NULL. */
+static bool belongs(const struct tree *tree, const struct device *d, const struct device *disk)
+{
+	return is_partition(d) == !!disk && (!disk || d->disk_sysfs_id == disk->sysfs_id) &&
+	       live_counts(tree->live, d);
+}
+
 /* --- finding --- */
 
 /* The device whose directory has this name, among disks, or among the partitions of one. */
@@ -91,8 +98,7 @@ static const struct device *find_device(const struct tree *tree, const char *nam
 		const struct device *d = &tree->devices->devices[i];
 		char own[NAME_SIZE];
 
-		if (is_partition(d) != !!disk || (disk && d->disk_sysfs_id != disk->sysfs_id) ||
-		    !live_counts(tree->live, d))
+		if (!belongs(tree, d, disk))
 			continue;
 		directory_name(d, own);
 		if (!strcmp(own, name))
@@ -126,38 +132,39 @@ static bool find_file(const struct tree *tree, const char *name, struct node *n)
 	return false;
 }
 
+/* From a directory one name further; false if it has no such entry. */
+static bool step(const struct tree *tree, const char *name, struct node *n)
+{
+	const struct device *d = NULL;
+
+	if (n->type == NODE_ROOT)
+		for (enum node_type t = NODE_ALL_JSON; t <= NODE_CONFIG; t++)
+			if (!strcmp(name, root_files[t]) && (tree->live || t == NODE_STATUS)) {
+				n->type = t;
+				return true;
+			}
+	if (!tree->live || !node_is_directory(n))
+		return false;
+	if (n->type == NODE_ROOT)
+		d = find_device(tree, name, NULL);
+	else if (!is_partition(&n->device))
+		d = find_device(tree, name, &n->device);
+	if (!d)
+		return n->type == NODE_DEVICE && find_file(tree, name, n);
+	n->type = NODE_DEVICE;
+	n->device = *d;
+	return true;
+}
+
 bool tree_find(const struct tree *tree, const char *path, struct node *ret)
 {
 	cleanup_free char *copy = xstrdup(path);
 	char *next = copy, *name;
-	const struct device *d;
 
 	*ret = (struct node){ .type = NODE_ROOT };
-	while ((name = strsep(&next, "/"))) {
-		if (!*name)
-			continue;
-		if (ret->type == NODE_ROOT) {
-			for (enum node_type t = NODE_ALL_JSON; t <= NODE_CONFIG; t++)
-				if (!strcmp(name, root_files[t]) &&
-				    (tree->live || t == NODE_STATUS))
-					ret->type = t;
-			if (ret->type != NODE_ROOT)
-				continue;
-		}
-		if (!tree->live || ret->type > NODE_DEVICE ||
-		    (ret->type == NODE_DEVICE && is_partition(&ret->device) &&
-		     !find_file(tree, name, ret)))
+	while ((name = strsep(&next, "/")))
+		if (*name && !step(tree, name, ret))
 			return false;
-		if (ret->type > NODE_DEVICE)
-			continue;
-		d = find_device(tree, name, ret->type == NODE_DEVICE ? &ret->device : NULL);
-		if (d) {
-			ret->type = NODE_DEVICE;
-			ret->device = *d;
-		} else if (ret->type == NODE_ROOT || !find_file(tree, name, ret)) {
-			return false;
-		}
-	}
 	return true;
 }
 
@@ -170,8 +177,7 @@ static void list_devices(const struct tree *tree, const struct device *disk,
 		const struct device *d = &tree->devices->devices[i];
 		char name[NAME_SIZE];
 
-		if (is_partition(d) != !!disk || (disk && d->disk_sysfs_id != disk->sysfs_id) ||
-		    !live_counts(tree->live, d))
+		if (!belongs(tree, d, disk))
 			continue;
 		directory_name(d, name);
 		add(context, name);

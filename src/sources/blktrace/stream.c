@@ -443,9 +443,8 @@ void stream_problem_text(const struct stream *s, enum stream_problem problem, st
 	case PROBLEM_CROWD:
 		buf_printf(out,
 			   "the event at offset %" PRIu64
-			   " is of one more %s than can be told apart; "
-			   "it was passed over",
-			   offset, detail ? "device" : "pair of device and CPU");
+			   " is of one more device than can be told apart; it was passed over",
+			   offset);
 		more = "such events";
 		break;
 	case PROBLEM_NR:

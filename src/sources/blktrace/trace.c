@@ -161,8 +161,7 @@ static void use(struct trace *t, const struct event *ev, unsigned int from)
 		bool crowd = ev->action && ev->action < ACTION_NR;
 
 		stream_problem(order_stream(t->order, from),
-			       crowd ? PROBLEM_CROWD : PROBLEM_UNKNOWN, ev->offset,
-			       crowd ? 1 : ev->action);
+			       crowd ? PROBLEM_CROWD : PROBLEM_UNKNOWN, ev->offset, ev->action);
 	}
 }
 
@@ -293,43 +292,31 @@ bool trace_problems(struct trace *t, struct buf *out)
 
 static const struct {
 	const char *name, *help;
+	bool usual; /* every trace may have them */
 } classes[CLASS_NR] = {
-	[CLASS_MATCHED] = { "matched", "events of requests that have ended, and are counted" },
-	[CLASS_UNFINISHED] = { "unfinished", "events of requests that had not ended when the trace did" },
+	[CLASS_MATCHED] = { "matched", "events of requests that have ended, and are counted", true },
+	[CLASS_UNFINISHED] = { "unfinished", "events of requests that had not ended when the trace did", true },
 	[CLASS_UNMATCHED_COMPLETE] = { "unmatched_complete",
 				       "C of nothing that is known: issued before the trace began, or "
-				       "the end of a flush sequence" },
-	[CLASS_UNMATCHED_REQUEUE] = { "unmatched_requeue", "R of nothing that is known" },
-	[CLASS_NOTIFY] = { "notify", "notifies: names of processes, messages" },
-	[CLASS_NO_REQUEST] = { "no_request", "events that are not of a request (plugging)" },
-	[CLASS_PASSTHROUGH] = { "passthrough", "events of driver commands, in no histogram" },
-	[CLASS_STACKED] = { "stacked", "A of devices on others, in sectors of another device" },
-	[CLASS_IGNORED] = { "ignored", "events of devices that the configuration ignores" },
-	[CLASS_UNKNOWN] = { "unknown", "events of a kind that is not known, or damaged" },
+				       "the end of a flush sequence", false },
+	[CLASS_UNMATCHED_REQUEUE] = { "unmatched_requeue", "R of nothing that is known", false },
+	[CLASS_NOTIFY] = { "notify", "notifies: names of processes, messages", true },
+	[CLASS_NO_REQUEST] = { "no_request", "events that are not of a request (plugging)", true },
+	[CLASS_PASSTHROUGH] = { "passthrough", "events of driver commands, in no histogram", true },
+	[CLASS_STACKED] = { "stacked", "A of devices on others, in sectors of another device", true },
+	[CLASS_IGNORED] = { "ignored", "events of devices that the configuration ignores", true },
+	[CLASS_UNKNOWN] = { "unknown", "events of a kind that is not known, or damaged", false },
 }, notes[NOTE_NR] = {
-	[NOTE_UNMATCHED_ISSUE] = { "unmatched_issue", "requests that were issued and had not ended when the trace did" },
-	[NOTE_LOST] = { "lost", "events that the trace lacks: gaps in its sequence numbers" },
-	[NOTE_NEGATIVE] = { "negative", "requests with a negative time, or one of over 100 days: it is not counted" },
-	[NOTE_NO_START] = { "no_start", "requests without Q, G and I: service time only" },
-	[NOTE_NO_ISSUE] = { "no_issue", "requests whose D is missing: request time only" },
-	[NOTE_UNISSUED] = { "unissued", "never went to the device (empty flushes): request time only" },
-	[NOTE_AMBIGUOUS] = { "ambiguous", "requests that were alike at once; the times may be exchanged" },
-	[NOTE_REQUEUED] = { "requeued", "requeues; service time counts from the last issue" },
-	[NOTE_PARTIAL] = { "partial", "partial completions; they end nothing, nothing is lost" },
-	[NOTE_SPLIT] = { "split", "bios that were split; each part is a request" },
-};
-
-/* What every trace has. */
-static const bool usual_classes[CLASS_NR] = {
-	[CLASS_MATCHED] = true,    [CLASS_UNFINISHED] = true,  [CLASS_NOTIFY] = true,
-	[CLASS_NO_REQUEST] = true, [CLASS_PASSTHROUGH] = true, [CLASS_STACKED] = true,
-	[CLASS_IGNORED] = true,
-};
-static const bool usual_notes[NOTE_NR] = {
-	[NOTE_UNMATCHED_ISSUE] = true,
-	[NOTE_NO_START] = true, /* all flushes */
-	[NOTE_UNISSUED] = true,
-	[NOTE_SPLIT] = true,
+	[NOTE_UNMATCHED_ISSUE] = { "unmatched_issue", "requests that were issued and had not ended when the trace did", true },
+	[NOTE_LOST] = { "lost", "events that the trace lacks: gaps in its sequence numbers", false },
+	[NOTE_NEGATIVE] = { "negative", "requests with a negative time, or one of over 100 days: it is not counted", false },
+	[NOTE_NO_START] = { "no_start", "requests without Q, G and I: service time only", true },
+	[NOTE_NO_ISSUE] = { "no_issue", "requests whose D is missing: request time only", false },
+	[NOTE_UNISSUED] = { "unissued", "never went to the device (empty flushes): request time only", true },
+	[NOTE_AMBIGUOUS] = { "ambiguous", "requests that were alike at once; the times may be exchanged", false },
+	[NOTE_REQUEUED] = { "requeued", "requeues; service time counts from the last issue", false },
+	[NOTE_PARTIAL] = { "partial", "partial completions; they end nothing, nothing is lost", false },
+	[NOTE_SPLIT] = { "split", "bios that were split; each part is a request", true },
 };
 
 static void add_losses(const struct trace *t, struct snapshot *snap)
@@ -344,11 +331,11 @@ static void add_losses(const struct trace *t, struct snapshot *snap)
 	for (unsigned int i = 0; i < CLASS_NR; i++)
 		snapshot_add_loss(snap, classes[i].name, classes[i].help,
 				  p->classes[i] + (i == CLASS_UNFINISHED ? unfinished : 0))
-			->usual = usual_classes[i];
+			->usual = classes[i].usual;
 	for (unsigned int i = 0; i < NOTE_NR; i++)
 		snapshot_add_loss(snap, notes[i].name, notes[i].help,
 				  p->notes[i] + (i == NOTE_UNMATCHED_ISSUE ? issued : 0))
-			->usual = usual_notes[i];
+			->usual = notes[i].usual;
 	snapshot_add_loss(snap, "late", "events that came too late to be put in order",
 			  order_late(t->order));
 }
