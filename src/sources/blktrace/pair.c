@@ -434,15 +434,30 @@ static void find_part(struct pair *p, struct request *r, const struct event *ev)
  * Where requeues are not recorded, a request is issued twice. Another one that is just like it
  * would have been queued before.
  */
-static uint32_t requeued_unseen(struct pair *p, const struct key *key)
+static uint32_t find_requeued(const struct pair *p, const struct key *key)
 {
-	uint32_t i = NONE;
+	if (!key->device->has_bio || key->op == OP_FLUSH)
+		return NONE;
+	return find_exact(p, key, ISSUED, true);
+}
 
-	if (key->device->has_bio && key->op != OP_FLUSH)
-		i = find_exact(p, key, ISSUED, true);
-	if (i != NONE)
-		p->notes[NOTE_REQUEUED]++;
-	return i;
+/* An A of a request, right before its D, or the C of one without D, says its partition only. */
+static void remap_request(struct pair *p, const struct key *key, const struct event *ev)
+{
+	uint32_t i = gather(p, key);
+	struct request *r;
+
+	if (i == NONE && !key->bytes)
+		i = find_exact(p, key, ENDING, false);
+	if (i == NONE)
+		i = find_requeued(p, key);
+	if (i == NONE)
+		i = add(p, key);
+	r = &p->requests[i];
+	r->bytes = key->bytes;
+	r->part = (uint16_t)account_part_remapped(p->account, key->device, ev);
+	r->has_part = r->part;
+	note_event(p, i);
 }
 
 static void issue(struct pair *p, const struct key *key, const struct event *ev)
@@ -451,8 +466,10 @@ static void issue(struct pair *p, const struct key *key, const struct event *ev)
 	uint32_t i = gather(p, key);
 	struct request *r;
 
-	if (i == NONE)
-		i = requeued_unseen(p, key);
+	if (i == NONE) {
+		i = find_requeued(p, key);
+		p->notes[NOTE_REQUEUED] += i != NONE;
+	}
 	if (i == NONE)
 		i = add(p, key);
 	r = &p->requests[i];
@@ -781,6 +798,8 @@ static void request_event(struct pair *p, struct trace_device *d, const struct e
 	case ACTION_REMAP:
 		if (ev->to_device && ev->to_device != ev->device)
 			p->classes[CLASS_STACKED]++;
+		else if (ev->category & CATEGORY_FS)
+			remap_request(p, &key, ev);
 		else
 			bio_event(p, &key, ev);
 		break;

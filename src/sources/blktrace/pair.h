@@ -7,6 +7,8 @@
  * entry for each at its sector. D takes those that lie within it together: whatever the merges
  * were, the bios of a request follow each other. C ends it, R puts it back.
  *
+ * An A of a request, which our own recorder writes, says its partition.
+ *
  * No event is left behind: each is in one of the classes of pair_class.
  */
 #ifndef BLKHIST_SOURCES_BLKTRACE_PAIR_H
