@@ -72,6 +72,21 @@ static __always_inline __u32 bdev_partno(bdev_t bdev)
 	return ((const struct block_device *)bdev)->__bd_flags.counter & 0xff;
 }
 
+/* Its number, and its first sector; a whole disk's begins at 0. */
+static __always_inline __u32 bdev_devt(bdev_t bdev)
+{
+	if (HAS_HD_STRUCT)
+		return ((const struct hd_struct *)bdev)->__dev.devt;
+	return ((const struct block_device *)bdev)->bd_dev;
+}
+
+static __always_inline __u64 bdev_start(bdev_t bdev)
+{
+	if (HAS_HD_STRUCT)
+		return ((const struct hd_struct *)bdev)->start_sect;
+	return ((const struct block_device *)bdev)->bd_start_sect;
+}
+
 static __always_inline bdev_t disk_bdev(struct gendisk *disk)
 {
 	if (HAS_HD_STRUCT)
@@ -104,6 +119,9 @@ static __always_inline bdev_t bio_bdev(struct bio *bio)
 		return bio->bi_bdev;
 	return disk_bdev(((struct bio___disk *)bio)->bi_disk);
 }
+
+/* Whether bio_bdev() tells partitions. */
+#define BIOS_KNOW_PARTITION bpf_core_field_exists(((struct bio *)0)->bi_bdev)
 
 static __always_inline struct gendisk *bio_disk(struct bio *bio)
 {

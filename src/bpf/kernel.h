@@ -11,7 +11,7 @@
 #include <linux/types.h>
 #include <stdbool.h>
 
-#include "../abi/abi.h"
+#include "../abi/recorder.h"
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
@@ -25,6 +25,7 @@ struct kobject {
 
 struct device {
 	struct kobject kobj;
+	__u32 devt;
 };
 
 typedef struct {
@@ -34,6 +35,8 @@ typedef struct {
 struct gendisk;
 
 struct block_device {
+	__u64 bd_start_sect;
+	__u32 bd_dev;
 	struct gendisk *bd_disk;
 	struct device bd_device;
 	atomic_t __bd_flags;
@@ -45,6 +48,7 @@ struct block_device___partno {
 
 /* Partitions, and the whole disk's part0, until 5.10; then they became block_device. */
 struct hd_struct {
+	__u64 start_sect;
 	struct device __dev;
 	int partno;
 };
@@ -52,6 +56,8 @@ struct hd_struct {
 struct request_queue;
 
 struct gendisk {
+	int major;
+	int first_minor;
 	char disk_name[DISK_NAME_LEN];
 	struct block_device *part0;
 	struct request_queue *queue;
@@ -85,12 +91,30 @@ struct bvec_iter {
 	unsigned int bi_size;
 };
 
+struct cgroup {
+	struct kernfs_node *kn;
+};
+
+struct cgroup_subsys_state {
+	struct cgroup *cgroup;
+};
+
+struct blkcg {
+	struct cgroup_subsys_state css;
+};
+
+struct blkcg_gq {
+	struct blkcg *blkcg;
+};
+
 struct bio {
 	struct bio *bi_next;
 	struct block_device *bi_bdev;
 	unsigned int bi_opf;
+	__u8 bi_status;
 	struct bvec_iter bi_iter;
 	void *bi_private;
+	struct blkcg_gq *bi_blkg;
 };
 
 struct bio___disk {

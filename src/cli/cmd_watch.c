@@ -14,9 +14,6 @@
 #include "core/util.h"
 #include "outputs/watch.h"
 
-#define INTERVAL_MIN 10000000ll /* ns */
-#define INTERVAL_MAX (86400ll * 1000000000)
-
 struct watch_settings {
 	const char *format, *ops;
 	bool partitions;
@@ -66,19 +63,6 @@ static void plan_deinit(struct plan *plan)
 	free(plan->names.names);
 }
 
-static struct error *interval_parse(const char *s, int64_t *ret)
-{
-	bool bare = strspn(s, "0123456789.") == strlen(s);
-	cleanup_free char *text = xasprintf("%s%s", s, bare ? "s" : "");
-	int64_t ns;
-
-	try(unit_parse(DIM_TIME, text, &ns));
-	if (ns < INTERVAL_MIN || ns > INTERVAL_MAX)
-		return error_usage("watch: the interval %s is not in 10ms..86400s", s);
-	*ret = ns;
-	return NULL;
-}
-
 static struct error *plan_parse(const struct watch_settings *s, const struct operands *operands,
 				struct plan *plan)
 {
@@ -99,7 +83,7 @@ static struct error *plan_parse(const struct watch_settings *s, const struct ope
 			continue;
 		}
 		if (numbers == 0)
-			try(interval_parse(operand, &plan->interval_ns));
+			try(duration_parse("watch", "the interval", operand, &plan->interval_ns));
 		else if (numbers == 1)
 			try(parse_u64(operand, 1, UINT32_MAX, &plan->count));
 		else

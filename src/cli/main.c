@@ -9,8 +9,8 @@
 #include "core/util.h"
 
 static const struct command *const commands[] = {
-	&cmd_start, &cmd_stop,    &cmd_status, &cmd_show,    &cmd_watch,
-	&cmd_reset, &cmd_buckets, &cmd_mount,  &cmd_unmount,
+	&cmd_start,   &cmd_stop,  &cmd_status,  &cmd_show,   &cmd_watch, &cmd_reset,
+	&cmd_buckets, &cmd_mount, &cmd_unmount, &cmd_record, &cmd_slow,
 };
 
 static const struct command *find(const char *name)

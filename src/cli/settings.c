@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/command.h"
+#include "core/units.h"
 #include "core/util.h"
 
 static const char *const built_in[CONFIG_NR] = {
@@ -53,4 +54,20 @@ struct error *choice_parse(const char *command, const char *option, const char *
 		}
 	}
 	return error_usage("--%s '%s' is unknown; see: blkhist %s --help", option, name, command);
+}
+
+#define DURATION_MIN 10000000ll /* ns */
+#define DURATION_MAX (86400ll * 1000000000)
+
+struct error *duration_parse(const char *command, const char *what, const char *s, int64_t *ret)
+{
+	bool bare = strspn(s, "0123456789.") == strlen(s);
+	cleanup_free char *text = xasprintf("%s%s", s, bare ? "s" : "");
+	int64_t ns;
+
+	try(unit_parse(DIM_TIME, text, &ns));
+	if (ns < DURATION_MIN || ns > DURATION_MAX)
+		return error_usage("%s: %s %s is not in 10ms..86400s", command, what, s);
+	*ret = ns;
+	return NULL;
 }

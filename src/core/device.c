@@ -116,6 +116,7 @@ static struct error *read_device(const char *dir, const char *disk_dir, bool par
 				 struct device *d)
 {
 	cleanup_free char *size = xasprintf("%s/size", dir);
+	cleanup_free char *start = xasprintf("%s/start", dir);
 	cleanup_free char *seq = xasprintf("%s/diskseq", disk_dir);
 	struct stat st;
 
@@ -138,6 +139,7 @@ static struct error *read_device(const char *dir, const char *disk_dir, bool par
 	try(read_numbers(dir, d));
 	try(read_optional(seq, 0, &d->diskseq));
 	try(read_optional(size, 0, &d->sectors));
+	try(read_optional(start, 0, &d->start));
 	d->request_based = exists(disk_dir, "mq", &st);
 	return NULL;
 }
@@ -253,6 +255,15 @@ bool device_list_has_bios(const struct device_list *list)
 		if (!list->devices[i].request_based && list->devices[i].sectors)
 			return true;
 	return false;
+}
+
+const struct device *device_by_number(const struct device_list *list, uint32_t major,
+				      uint32_t minor)
+{
+	for (unsigned int i = 0; i < list->n; i++)
+		if (list->devices[i].name.major == major && list->devices[i].name.minor == minor)
+			return &list->devices[i];
+	return NULL;
 }
 
 const struct device *device_by_id(const struct device_list *list, uint64_t sysfs_id)

@@ -18,6 +18,7 @@ struct device {
 	uint64_t sysfs_id;      /* inode number of its directory in /sys */
 	uint64_t disk_sysfs_id; /* likewise of its disk; equal for a whole disk */
 	uint64_t diskseq;       /* of its disk; 0 if the kernel has none */
+	uint64_t start;         /* sector of the disk that it begins at; 0 for a whole disk */
 	uint64_t sectors;
 	uint32_t partno;    /* 0 for a whole disk */
 	bool request_based; /* its disk has hardware queues (queue directory "mq") */
@@ -44,6 +45,10 @@ void device_list_sort(struct device_list *list);
 
 /* The name that the kernel gives to a partition. */
 void partition_name(const char disk[DEVICE_NAME_MAX], uint32_t partno, char ret[DEVICE_NAME_MAX]);
+
+/* By number, a disk or partition; NULL if there is none. */
+const struct device *device_by_number(const struct device_list *list, uint32_t major,
+				      uint32_t minor);
 
 /* Of those that are there; NULL if there is none. */
 const struct device *device_by_id(const struct device_list *list, uint64_t sysfs_id);

@@ -3,7 +3,6 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -19,6 +18,7 @@
 #include "sources/live.h"
 #include "sources/live_internal.h"
 #include "sources/object.h"
+#include "sources/regions.h"
 
 #define NEW "blkhist-new"
 #define OLD "blkhist-old"
@@ -42,38 +42,6 @@ static unsigned int power_of_two(unsigned int n)
 	while (p < n)
 		p *= 2;
 	return p;
-}
-
-/* Request slots for the disks that are there, and for a few more of the largest kind likely. */
-static struct error *count_regions(const struct live_paths *paths,
-				   const struct device_list *devices, unsigned int n_cpus,
-				   unsigned int *ret)
-{
-	uint64_t n = 1; /* index 0 is none */
-
-	for (unsigned int i = 0; i < devices->n; i++) {
-		const struct device *d = &devices->devices[i];
-		uint64_t queues, tags;
-
-		if (d->sysfs_id != d->disk_sysfs_id)
-			continue;
-		try(device_queues(paths->root, d->name.disk, &queues, &tags));
-		/* A disk without requests has a head, which comes with a region. */
-		n += queues ? queues * ((tags + REGION_SLOTS - 1) / REGION_SLOTS) : 1;
-	}
-	/* One more disk with a queue per CPU and 1,023 tags in each. */
-	n += n_cpus * 8 > 16 ? n_cpus * 8 : 16;
-	if (n >= 1u << REGION_INDEX_BITS)
-		return error_new(
-			"the disks of this machine have too many tags (%" PRIu64 " regions)", n);
-	*ret = (unsigned int)n;
-	return NULL;
-}
-
-static int quiet(enum libbpf_print_level level, const char *fmt, va_list ap)
-{
-	(void)level, (void)fmt, (void)ap;
-	return 0;
 }
 
 /* Blocks of an inner map: as many as the rule that needs the most, as all have the same size. */
@@ -128,14 +96,6 @@ static struct error *write_settings(struct object *object, const struct meta *me
 	return NULL;
 }
 
-static struct error *push_regions(struct object *object, const struct meta *meta)
-{
-	for (__u32 id = 1; id < meta->regions; id++)
-		if (bpf_map_update_elem(object_map(object, MAP_REGION_POOL), NULL, &id, BPF_ANY))
-			return error_errno(errno, "cannot fill the pool of request slots");
-	return NULL;
-}
-
 /* Those of devices that appear later may be few: what finds no slot is counted. */
 static unsigned int count_bio_slots(enum bios_mode mode, const struct device_list *devices)
 {
@@ -161,10 +121,10 @@ static struct error *build(const struct live_paths *paths, const struct live_set
 	fill_meta(&meta, settings, &kernel, (unsigned int)n_cpus);
 	try(rules_make(settings->config, &meta, &rules));
 	meta.bio_slots = count_bio_slots(settings->bios, &devices);
-	try(count_regions(paths, &devices, (unsigned int)n_cpus, &meta.regions));
+	try(regions_count(paths, &devices, (unsigned int)n_cpus, &meta.regions));
 	try(object_load(paths, &kernel, &meta, &object));
 	try(write_settings(object, &meta, rules));
-	try(push_regions(object, &meta));
+	try(regions_fill(object_map(object, MAP_REGION_POOL), meta.regions));
 	try(object_pin(object, paths, NEW));
 	try(live_open_dir(paths, NEW, &live));
 	try(live_make_ready(live, &devices));
@@ -182,8 +142,8 @@ struct error *live_start(const struct live_paths *paths, const struct live_setti
 	cleanup_close int lock = -1;
 	struct error *err;
 
-	libbpf_set_print(quiet);
-	try(kernel_check_rights(paths, true));
+	kernel_quiet();
+	try(kernel_check_rights(paths, "start the collector", true));
 	try(pins_mount(paths));
 	try(pins_lock(paths, &lock));
 	if (pins_exist(paths)) {

@@ -3,6 +3,7 @@
 
 #include <bpf/bpf.h>
 #include <bpf/btf.h>
+#include <bpf/libbpf.h>
 #include <errno.h>
 #include <linux/capability.h>
 #include <string.h>
@@ -105,7 +106,7 @@ static bool has_capability(unsigned int cap)
 	       data[CAP_TO_INDEX(cap)].effective & CAP_TO_MASK(cap);
 }
 
-struct error *kernel_check_rights(const struct live_paths *paths, bool load)
+struct error *kernel_check_rights(const struct live_paths *paths, const char *doing, bool load)
 {
 	bool bpf = has_capability(CAP_BPF), perfmon = !load || has_capability(CAP_PERFMON);
 
@@ -115,8 +116,7 @@ struct error *kernel_check_rights(const struct live_paths *paths, bool load)
 			"read it; boot with lockdown=integrity or without lockdown");
 	if ((bpf && perfmon) || has_capability(CAP_SYS_ADMIN))
 		return NULL;
-	return error_new("cannot %s the collector: the %s missing; run blkhist as root, or with %s",
-			 load ? "start" : "use",
+	return error_new("cannot %s: the %s missing; run blkhist as root, or with %s", doing,
 			 !bpf && !perfmon ? "capabilities CAP_BPF and CAP_PERFMON are" :
 			 bpf              ? "capability CAP_PERFMON is" :
 					    "capability CAP_BPF is",
@@ -145,9 +145,23 @@ struct error *kernel_explain_refusal(const struct live_paths *paths, struct erro
 			    (unsigned long long)limit.rlim_cur / 1024);
 }
 
-struct error *kernel_facts_read(const struct live_paths *paths, struct kernel_facts *ret)
+static struct error *btf_open(const struct live_paths *paths, struct btf **ret)
 {
 	cleanup_free char *path = kernel_btf_path(paths);
+
+	if (access(path, R_OK))
+		return error_errno(errno,
+				   "cannot read the kernel's type information in %s; it needs "
+				   "CONFIG_DEBUG_INFO_BTF",
+				   path);
+	*ret = btf__parse_raw(path);
+	if (!*ret)
+		return error_errno(errno, "cannot parse the kernel's type information in %s", path);
+	return NULL;
+}
+
+struct error *kernel_facts_read(const struct live_paths *paths, struct kernel_facts *ret)
+{
 	cleanup(btf_freep) struct btf *btf = NULL;
 	struct kernel_facts facts = {};
 	static const struct {
@@ -159,14 +173,7 @@ struct error *kernel_facts_read(const struct live_paths *paths, struct kernel_fa
 		{ "block_bio_complete", 2, 2 }, { "block_split", 2, 3 },
 	};
 
-	if (access(path, R_OK))
-		return error_errno(errno,
-				   "cannot read the kernel's type information in %s; it needs "
-				   "CONFIG_DEBUG_INFO_BTF",
-				   path);
-	btf = btf__parse_raw(path);
-	if (!btf)
-		return error_errno(errno, "cannot parse the kernel's type information in %s", path);
+	try(btf_open(paths, &btf));
 	for (size_t i = 0; i < ARRAY_SIZE(points); i++) {
 		int args = tracepoint_args(btf, points[i].name);
 
@@ -199,4 +206,31 @@ struct error *kernel_facts_read(const struct live_paths *paths, struct kernel_fa
 	facts.cached_clock = has_member(btf, "blk_plug", "cur_ktime");
 	*ret = facts;
 	return NULL;
+}
+
+struct error *kernel_recorder_read(const struct live_paths *paths, const char *const *tracepoints,
+				   unsigned int n, struct kernel_recorder *bits, int *args)
+{
+	cleanup(btf_freep) struct btf *btf = NULL;
+
+	try(btf_open(paths, &btf));
+	/* As in 5.10, where they are enumerators, too. */
+	bits->sync = enumerator(btf, "__REQ_SYNC", 11);
+	bits->meta = enumerator(btf, "__REQ_META", 12);
+	bits->fua = enumerator(btf, "__REQ_FUA", 17);
+	bits->ahead = enumerator(btf, "__REQ_RAHEAD", 19);
+	for (unsigned int i = 0; i < n; i++)
+		args[i] = tracepoint_args(btf, tracepoints[i]);
+	return NULL;
+}
+
+static int quiet(enum libbpf_print_level level, const char *fmt, va_list ap)
+{
+	(void)level, (void)fmt, (void)ap;
+	return 0;
+}
+
+void kernel_quiet(void)
+{
+	libbpf_set_print(quiet);
 }

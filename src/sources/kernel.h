@@ -30,12 +30,26 @@ char *kernel_btf_path(const struct live_paths *paths);
 struct error *kernel_facts_read(const struct live_paths *paths,
 				struct kernel_facts *ret) must_check;
 
+/* Bits of request flags that only the recorder shows. */
+struct kernel_recorder {
+	unsigned int sync, ahead, meta, fua;
+};
+
+/* @args: the numbers of arguments of @n tracepoints, -1 for one that this kernel does not have. */
+struct error *kernel_recorder_read(const struct live_paths *paths, const char *const *tracepoints,
+				   unsigned int n, struct kernel_recorder *bits,
+				   int *args) must_check;
+
+/* libbpf prints what it finds wrong, unless it is told not to; errors say it. */
+void kernel_quiet(void);
+
 /*
  * Fails where BPF will refuse to work for us: lockdown, or the capabilities that are missing.
- * @load: to load programs, for which CAP_PERFMON is needed besides CAP_BPF. What else may be
- * refused is known only when it is.
+ * @doing: "start the collector". @load: to load programs, for which CAP_PERFMON is needed besides
+ * CAP_BPF. What else may be refused is known only when it is.
  */
-struct error *kernel_check_rights(const struct live_paths *paths, bool load) must_check;
+struct error *kernel_check_rights(const struct live_paths *paths, const char *doing,
+				  bool load) must_check;
 
 /* Adds to @err, which may be NULL, what the kernel does not say: a limit that is too low. */
 struct error *kernel_explain_refusal(const struct live_paths *paths, struct error *err) must_check;

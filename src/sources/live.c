@@ -250,7 +250,7 @@ struct error *live_open(const struct live_paths *paths, const struct device_list
 	cleanup(live_closep) struct live *live = NULL;
 	cleanup_close int lock = -1;
 
-	try(kernel_check_rights(paths, false));
+	try(kernel_check_rights(paths, "use the collector", false));
 	try(pins_lock(paths, &lock));
 	if (!pins_exist(paths))
 		return error_new("the collector is not running; start it with: blkhist start");

@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "abi/blktrace.h"
+
 /* The low byte of the magic number is the version. */
 #define TRACE_MAGIC 0x65617400u
 #define TRACE_V7 7u
@@ -23,52 +25,19 @@
 #define TRACE_CGROUP_SIZE 8u /* before the payload, if the action has ACTION_CGROUP */
 
 #define ACTION_CGROUP 0x100u
-#define ACTION_CATEGORY_SHIFT 16
-
-enum trace_action {
-	ACTION_QUEUE = 1,         /* Q: bio */
-	ACTION_BACK_MERGE = 2,    /* M: bio, or request that is merged into another */
-	ACTION_FRONT_MERGE = 3,   /* F: bio */
-	ACTION_GET_REQUEST = 4,   /* G: bio */
-	ACTION_SLEEP = 5,         /* S */
-	ACTION_REQUEUE = 6,       /* R: request */
-	ACTION_ISSUE = 7,         /* D: request */
-	ACTION_COMPLETE = 8,      /* C: request; bio on devices without requests */
-	ACTION_PLUG = 9,          /* P */
-	ACTION_UNPLUG = 10,       /* U */
-	ACTION_UNPLUG_TIMER = 11, /* T */
-	ACTION_INSERT = 12,       /* I: request */
-	ACTION_SPLIT = 13,        /* X: bio, what stays of it */
-	ACTION_BOUNCE = 14,       /* B: bio */
-	ACTION_REMAP = 15,        /* A: bio */
-	ACTION_ABORT = 16,
-	ACTION_DRIVER_DATA = 17,
-	ACTION_ZONE_PLUG = 18,
-	ACTION_ZONE_UNPLUG = 19,
-	ACTION_ZONE_MANAGEMENT = 20,
-	ACTION_NR,
-	ACTION_DAMAGED = 0xffff, /* ours: it is not to be believed */
-};
 
 /* No clock is beyond this, and no request takes longer: 146 years and 104 days, in ns. */
 #define TRACE_TIME_MAX (1ull << 62)
 #define TRACE_INTERVAL_MAX (1ull << 53)
 
-/* Of CATEGORY_NOTIFY records, in place of the action. */
-enum trace_notify { NOTIFY_PROCESS, NOTIFY_TIMESTAMP, NOTIFY_MESSAGE };
-
-enum trace_category {
-	CATEGORY_READ = 1u << 0,
-	CATEGORY_WRITE = 1u << 1,
-	CATEGORY_FLUSH = 1u << 2, /* a flush, or a write that asks for one before it */
-	CATEGORY_COMPLETE = 1u << 7,
-	CATEGORY_FS = 1u << 8, /* of requests that are not passthrough; bios have neither */
-	CATEGORY_PASSTHROUGH = 1u << 9,
-	CATEGORY_NOTIFY = 1u << 10,
-	CATEGORY_DISCARD = 1u << 13,
-	CATEGORY_FUA = 1u << 15,
-	CATEGORY_ZONE_APPEND = 1u << 16, /* version 8 only, as all that follow */
+/* As it stands in a file, before its payload. */
+struct trace_v7 {
+	uint32_t magic, sequence;
+	uint64_t time, sector;
+	uint32_t bytes, action, pid, device, cpu;
+	uint16_t error, payload; /* errno as a negative number; bytes */
 };
+_Static_assert(sizeof(struct trace_v7) == TRACE_V7_SIZE, "a format");
 
 /* device = major << 20 | minor */
 #define TRACE_MAJOR(device) ((device) >> 20)

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "record/slow.h"
+
+#include <string.h>
+
+#include "abi/blktrace.h"
+#include "core/timefmt.h"
+#include "core/util.h"
+#include "outputs/slow.h"
+#include "record/cgroup.h"
+#include "sources/blktrace/format.h"
+
+/* Per CPU; some hundred requests. */
+#define RING_BYTES 65536
+
+struct slow {
+	const struct slow_options *options;
+	const struct live_paths *paths;
+	struct device_list devices;
+	struct recorder *recorder;
+	struct recorder_sink sink;
+	struct cgroups cgroups;
+	struct rec_slow *requests; /* of one reading */
+	unsigned int n, size;
+	int64_t realtime; /* CLOCK_REALTIME less CLOCK_MONOTONIC, ns */
+	int64_t second;   /* that the lines are counted of */
+	uint64_t lines, shown, not_shown;
+};
+
+static void on_slow(void *context, const struct rec_slow *request)
+{
+	struct slow *s = context;
+
+	if (s->n == s->size) {
+		s->size = s->size ? 2 * s->size : 64;
+		s->requests = xreallocarray(s->requests, s->size, sizeof(*s->requests));
+	}
+	s->requests[s->n++] = *request;
+}
+
+/* Names of processes are wanted of slow requests only, which bring theirs. */
+static void on_process(void *context, const struct rec_process *process)
+{
+	(void)context, (void)process;
+}
+
+struct error *slow_open(const struct live_paths *paths, const struct slow_options *options,
+			struct slow **ret)
+{
+	cleanup(slow_closep) struct slow *s = xcalloc(1, sizeof(*s));
+	const struct recorder_options recorder = {
+		.devices = options->devices,
+		.n_devices = options->n_devices,
+		.ops = options->ops,
+		.slow = true,
+		.min_ns = options->min_ns,
+		.ring_bytes = RING_BYTES,
+	};
+
+	s->options = options;
+	s->paths = paths;
+	s->sink = (struct recorder_sink){ .context = s, .process = on_process, .slow = on_slow };
+	cgroups_init(&s->cgroups, paths->root);
+	try(device_list_read(paths->root, &s->devices));
+	try(recorder_open(paths, &s->devices, &recorder, &s->sink, &s->recorder));
+	*ret = take(s);
+	return NULL;
+}
+
+void slow_closep(struct slow **slow)
+{
+	struct slow *s = *slow;
+
+	if (!s)
+		return;
+	recorder_closep(&s->recorder);
+	device_list_deinit(&s->devices);
+	cgroups_deinit(&s->cgroups);
+	free(s->requests);
+	free(s);
+	*slow = NULL;
+}
+
+int slow_fd(const struct slow *s)
+{
+	return recorder_fd(s->recorder);
+}
+
+static int compare(const void *pa, const void *pb)
+{
+	const struct rec_slow *a = pa, *b = pb;
+
+	return COMPARE(a->time, b->time);
+}
+
+/* Devices that have come since are looked for. */
+static struct error *name_device(struct slow *s, uint32_t number, struct device_name *ret)
+{
+	uint32_t major = TRACE_MAJOR(number), minor = TRACE_MINOR(number);
+	const struct device *d = device_by_number(&s->devices, major, minor);
+
+	if (!d) {
+		device_list_deinit(&s->devices);
+		s->devices = (struct device_list){};
+		try(device_list_read(s->paths->root, &s->devices));
+		d = device_by_number(&s->devices, major, minor);
+	}
+	if (d)
+		*ret = d->name;
+	else
+		snprintf(ret->disk, sizeof(ret->disk), "%u:%u", major, minor);
+	return NULL;
+}
+
+static int64_t known(uint64_t ns)
+{
+	return ns > INT64_MAX ? -1 : (int64_t)ns;
+}
+
+static struct error *show(struct slow *s, const struct rec_slow *from, struct buf *out)
+{
+	struct slow_request r = {
+		.time_ns = (int64_t)from->time + s->realtime,
+		.op = (enum blk_op)(from->op % OP_NR),
+		.category = from->action >> ACTION_CATEGORY_SHIFT,
+		.sector = from->sector,
+		.bytes = from->bytes,
+		.requeues = from->requeues,
+		.pid = from->pid,
+		.request_ns = known(from->request_ns),
+		.queue_ns = known(from->queue_ns),
+		.service_ns = known(from->service_ns),
+		.cgroup = cgroups_name(&s->cgroups, from->cgroup),
+	};
+
+	memcpy(r.process, from->name, sizeof(from->name));
+	try(name_device(s, from->partition ? from->partition : from->device, &r.name));
+	if (s->options->json)
+		slow_json(&r, out);
+	else
+		slow_text(&r, out);
+	return NULL;
+}
+
+/* Whether this second has a line left. */
+static bool may_show(struct slow *s)
+{
+	int64_t second = clock_ns(CLOCK_MONOTONIC) / 1000000000;
+
+	if (second != s->second) {
+		s->second = second;
+		s->lines = 0;
+	}
+	return s->lines++ < s->options->rate;
+}
+
+struct error *slow_read(struct slow *s, struct buf *out, bool *done)
+{
+	uint64_t until, count = s->options->count;
+	bool more;
+
+	s->n = 0;
+	s->realtime = clock_ns(CLOCK_REALTIME) - clock_ns(CLOCK_MONOTONIC);
+	try(recorder_read(s->recorder, &more, &until));
+	if (s->n)
+		qsort(s->requests, s->n, sizeof(*s->requests), compare);
+	for (unsigned int i = 0; i < s->n && !(count && s->shown == count); i++) {
+		if (!may_show(s)) {
+			s->not_shown++;
+			continue;
+		}
+		try(show(s, &s->requests[i], out));
+		s->shown++;
+	}
+	*done = count && s->shown == count;
+	return NULL;
+}
+
+struct error *slow_end(struct slow *s, struct buf *out)
+{
+	struct recorder_losses losses;
+	bool done;
+
+	recorder_detach(s->recorder);
+	try(slow_read(s, out, &done));
+	try(recorder_losses(s->recorder, &losses));
+	if (s->options->json)
+		slow_json_end(s->not_shown, losses.lost, out);
+	else
+		slow_text_end(s->not_shown, losses.lost, out);
+	return NULL;
+}
