@@ -89,7 +89,7 @@ struct rec_slot {
 	__u32 busy;
 	__u32 pid;
 	char name[16];
-	__u32 unused;
+	__u32 advanced;          /* bytes that partial completions have moved its sector by */
 	struct rec_event held[]; /* recorder_settings.held of them */
 };
 
@@ -107,14 +107,25 @@ struct rec_bio {
 };
 #define REC_BIOS 8192
 
-/* Per disk and CPU, by number of the disk. */
+/* Per disk and CPU. */
 struct rec_disk {
+	__u32 device; /* its number; 0 for those in the hash, whose key it is */
+	__u32 unused;
 	__u64 lost;
 };
 #define REC_DISKS 1024
 
+/*
+ * Where to look first. User space puts in the disks that are there; one whose cell is taken, or
+ * that comes later, is in a hash.
+ */
+#define REC_DISK_CELLS 64 /* power of two */
+#define REC_DISK_CELL(device) \
+	(((device)*0x9e3779b97f4a7c15ull) >> 32 & (REC_DISK_CELLS - 1)) /* 2^64 / golden ratio */
+
 #define REC_PIDS 1024 /* power of two */
 struct rec_cpu {
+	struct rec_disk disks[REC_DISK_CELLS];
 	__u32 running[REC_POINTS]; /* a program is, and will be skipped if it should run again */
 	__u32 noted[REC_PIDS];     /* processes whose names have been sent, by pid */
 };

@@ -94,6 +94,26 @@ static __always_inline bdev_t disk_bdev(struct gendisk *disk)
 	return disk->part0;
 }
 
+/* The number of a whole disk, major << 20 | minor. */
+static __always_inline __u32 disk_devt(struct gendisk *disk)
+{
+	return disk->major << 20 | disk->first_minor;
+}
+
+/* Likewise of a queue's disk; 0 if it has none. Before 5.15 it is found as the queue's parent in
+ * sysfs. */
+static __always_inline __u32 queue_devt(struct request_queue *q)
+{
+	struct request_queue___kobj *old = (void *)q;
+	struct kobject *disk;
+
+	if (bpf_core_field_exists(q->disk))
+		return q->disk ? disk_devt(q->disk) : 0;
+	disk = old->kobj.parent;
+	/* It is the first member of the device. */
+	return disk ? BPF_CORE_READ((struct device *)disk, devt) : 0;
+}
+
 /* Tells apart the disks that a queue's id has been used for, by its low bits. */
 static __always_inline __u64 disk_tag(struct gendisk *disk)
 {

@@ -20,6 +20,7 @@ struct kernfs_node {
 };
 
 struct kobject {
+	struct kobject *parent;
 	struct kernfs_node *sd;
 };
 
@@ -80,6 +81,10 @@ struct request_queue {
 	unsigned long queue_flags;
 	struct queue_limits limits;
 	int id;
+};
+
+struct request_queue___kobj {
+	struct kobject kobj;
 };
 
 struct blk_mq_hw_ctx {

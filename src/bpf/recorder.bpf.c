@@ -115,28 +115,25 @@ static __always_inline struct rec_cpu *this_cpu(void)
  * for a task that preempts another. For that a second program stands behind the first one; all that
  * it has to know is whether the first is running below it.
  */
-static __always_inline bool enter(__u32 point, bool second)
+static __always_inline struct rec_cpu *enter(__u32 point, bool second)
 {
 	struct rec_cpu *cpu = this_cpu();
 
 	if (!cpu)
-		return false;
+		return NULL;
 	if (!second) {
 		*(volatile __u32 *)&cpu->running[point] = 1;
-		return true;
+		return cpu;
 	}
 	if (likely(!*(volatile __u32 *)&cpu->running[point]))
-		return false;
+		return NULL;
 	count_loss(REC_RECOVERED);
-	return true;
+	return cpu;
 }
 
-static __always_inline void leave(__u32 point, bool second)
+static __always_inline void leave(struct rec_cpu *cpu, __u32 point)
 {
-	struct rec_cpu *cpu = this_cpu();
-
-	if (cpu && !second)
-		*(volatile __u32 *)&cpu->running[point] = 0;
+	*(volatile __u32 *)&cpu->running[point] = 0;
 }
 
 /* --- what is sent --- */
@@ -172,29 +169,36 @@ static __noinline int note_process(__u32 pid)
 }
 
 /* The thread's id, as in blktrace. Its name goes before it, unless it has gone already. */
-static __always_inline __u32 current_pid(void)
+static __always_inline __u32 current_pid(struct rec_cpu *cpu)
 {
 	__u32 pid = bpf_get_current_pid_tgid();
-	struct rec_cpu *cpu = this_cpu();
 
-	/* Thread 0 is there once per CPU, and is always the first. */
-	if (cpu && cpu->noted[pid & (REC_PIDS - 1)] != pid + 1 && !note_process(pid))
+	if (cpu->noted[pid & (REC_PIDS - 1)] != pid + 1 && !note_process(pid))
 		cpu->noted[pid & (REC_PIDS - 1)] = pid + 1;
 	return pid;
 }
 
-/* What is counted for a disk; NULL if the disk is not to be recorded. */
-static __noinline struct rec_disk *disk_find(__u32 device)
+static __noinline struct rec_disk *disk_find_slow(__u32 device)
 {
 	struct rec_disk *disk = bpf_map_lookup_elem(&disks, &device), none = {};
 
-	if (likely(disk) || record.chosen_n)
+	if (disk || record.chosen_n)
 		return disk;
 	bpf_map_update_elem(&disks, &device, &none, BPF_NOEXIST);
 	disk = bpf_map_lookup_elem(&disks, &device);
 	if (!disk)
 		count_loss(REC_LOST_DISK);
 	return disk;
+}
+
+/* What is counted for a disk; NULL if the disk is not to be recorded. */
+static __always_inline struct rec_disk *disk_find(struct rec_cpu *cpu, __u32 device)
+{
+	struct rec_disk *disk = &cpu->disks[REC_DISK_CELL(device)];
+
+	if (likely(disk->device == device))
+		return disk;
+	return disk_find_slow(device);
 }
 
 static __always_inline void send_event(struct rec_event *e, struct rec_disk *disk)
@@ -205,11 +209,6 @@ static __always_inline void send_event(struct rec_event *e, struct rec_disk *dis
 }
 
 /* --- what is chosen --- */
-
-static __always_inline __u32 disk_devt(struct gendisk *disk)
-{
-	return disk->major << 20 | disk->first_minor;
-}
 
 /* @device: of the partition, or, where it is not known, 0: then @sector decides. */
 static __noinline bool is_chosen(__u32 disk, __u32 device, __u64 sector)
@@ -256,7 +255,8 @@ static __always_inline __u32 action_of(__u32 action, __u32 flags)
 	return action;
 }
 
-static __always_inline void event_init(struct rec_event *e, __u64 now, __u32 device)
+static __always_inline void event_init(struct rec_cpu *cpu, struct rec_event *e, __u64 now,
+				       __u32 device)
 {
 	e->kind = REC_EVENT;
 	e->cpu = bpf_get_smp_processor_id();
@@ -265,7 +265,7 @@ static __always_inline void event_init(struct rec_event *e, __u64 now, __u32 dev
 	e->from = 0;
 	e->device = device;
 	e->from_device = 0;
-	e->pid = current_pid();
+	e->pid = current_pid(cpu);
 	e->error = 0;
 }
 
@@ -304,13 +304,14 @@ static __always_inline void event_set_partition(struct rec_event *e, struct requ
 	__u64 start = 0;
 
 	e->from_device = request_partition(rq, disk, &start);
-	e->from = e->sector - start;
+	e->from = e->sector > start ? e->sector - start : 0; /* an empty write has no sector */
 }
 
-static __always_inline void event_of_request(struct rec_event *e, struct request *rq,
-					     struct gendisk *disk, __u32 action, __u64 now)
+static __always_inline void event_of_request(struct rec_cpu *cpu, struct rec_event *e,
+					     struct request *rq, struct gendisk *disk, __u32 action,
+					     __u64 now)
 {
-	event_init(e, now, disk_devt(disk));
+	event_init(cpu, e, now, disk_devt(disk));
 	e->action = action_of(action, rq->cmd_flags) |
 		    (op_is_passthrough(rq->cmd_flags & REQ_OP_MASK) ? CATEGORY(PASSTHROUGH) :
 								      CATEGORY(FS));
@@ -320,7 +321,8 @@ static __always_inline void event_of_request(struct rec_event *e, struct request
 		event_set_partition(e, rq, disk);
 }
 
-static __always_inline struct rec_disk *request_chosen(struct request *rq, struct gendisk *disk)
+static __always_inline struct rec_disk *request_chosen(struct rec_cpu *cpu, struct request *rq,
+						       struct gendisk *disk)
 {
 	__u32 device = disk_devt(disk);
 	__u64 start;
@@ -328,7 +330,7 @@ static __always_inline struct rec_disk *request_chosen(struct request *rq, struc
 
 	if (!is_chosen(device, part ? part : device, 0))
 		return NULL;
-	return disk_find(device);
+	return disk_find(cpu, device);
 }
 
 /* --- slots --- */
@@ -382,6 +384,7 @@ static __always_inline struct rec_slot *slot_take(struct request *rq, __u64 now)
 	slot->issue_ns = 0;
 	slot->service_ns = 0;
 	slot->bytes = 0;
+	slot->advanced = 0;
 	slot->requeues = 0;
 	slot->held_n = 0;
 	slot->omitted = 0;
@@ -480,7 +483,8 @@ static __always_inline void bio_send_held(struct rec_bio *entry, struct rec_disk
 __attribute__((noinline)) int bio_forget(__u64 key, __u64 owner, __u32 device, int sends)
 {
 	struct rec_bio *entry = bpf_map_lookup_elem(&bios, &key), *whole;
-	struct rec_disk *disk = sends ? disk_find(device) : NULL;
+	struct rec_cpu *cpu = this_cpu();
+	struct rec_disk *disk = sends && cpu ? disk_find(cpu, device) : NULL;
 
 	if (disk) {
 		/* Of a bio that was split, the whole has the first events. */
@@ -517,7 +521,7 @@ static __always_inline void request_bios(struct request *rq, __u32 device, bool 
 /* --- programs for requests --- */
 
 /* An event other than a completion. */
-static __always_inline int request_event(struct request *rq, __u32 action)
+static __always_inline int request_event(struct rec_cpu *cpu, struct request *rq, __u32 action)
 {
 	__u64 now = bpf_ktime_get_ns();
 	struct gendisk *disk;
@@ -531,10 +535,10 @@ static __always_inline int request_event(struct request *rq, __u32 action)
 	if (!disk)
 		return 0;
 	if (!record.min_ns) {
-		counts = request_chosen(rq, disk);
+		counts = request_chosen(cpu, rq, disk);
 		if (!counts)
 			return 0;
-		event_of_request(&e, rq, disk, action, now);
+		event_of_request(cpu, &e, rq, disk, action, now);
 		send_event(&e, counts);
 		return 0;
 	}
@@ -547,7 +551,7 @@ static __always_inline int request_event(struct request *rq, __u32 action)
 		slot->requeues++;
 	if (!record.held)
 		return 0;
-	event_of_request(&e, rq, disk, action, now);
+	event_of_request(cpu, &e, rq, disk, action, now);
 	slot_hold(slot, &e);
 	return 0;
 }
@@ -584,7 +588,7 @@ static __always_inline int slow_request(struct request *rq, const struct rec_slo
 	slow.cgroup = bio_cgroup(rq->bio);
 	if (slot) {
 		slow.bytes += slot->bytes;
-		slow.sector -= slot->bytes >> 9;
+		slow.sector -= slot->advanced >> 9;
 		slow.requeues = slot->requeues;
 		slow.pid = slot->pid;
 		__builtin_memcpy(slow.name, slot->name, sizeof(slow.name));
@@ -600,11 +604,11 @@ static __always_inline int slow_request(struct request *rq, const struct rec_slo
 	return 0;
 }
 
-static __always_inline void event_of_completion(struct rec_event *e, struct request *rq,
-						struct gendisk *disk, int error, __u32 nr_bytes,
-						__u64 now)
+static __always_inline void event_of_completion(struct rec_cpu *cpu, struct rec_event *e,
+						struct request *rq, struct gendisk *disk, int error,
+						__u32 nr_bytes, __u64 now)
 {
-	event_of_request(e, rq, disk, ACTION(COMPLETE, COMPLETE), now);
+	event_of_request(cpu, e, rq, disk, ACTION(COMPLETE, COMPLETE), now);
 	e->bytes = nr_bytes;
 	e->error = error;
 	if (!nr_bytes) /* an empty flush has no D */
@@ -612,7 +616,8 @@ static __always_inline void event_of_completion(struct rec_event *e, struct requ
 }
 
 /* A completion that does not end the request; or of the data of a write in a flush sequence. */
-static __noinline int request_goes_on(struct request *rq, int error, __u32 nr_bytes, __u64 now)
+static __noinline int request_goes_on(struct rec_cpu *cpu, struct request *rq, int error,
+				      __u32 nr_bytes, __u64 now)
 {
 	struct rec_slot *slot = slot_of(rq);
 	struct gendisk *disk = request_disk(rq);
@@ -621,17 +626,20 @@ static __noinline int request_goes_on(struct request *rq, int error, __u32 nr_by
 	if (!slot || !disk)
 		return 0;
 	slot->bytes += nr_bytes;
-	if (nr_bytes >= rq->__data_len)
+	if (nr_bytes < rq->__data_len)
+		slot->advanced += nr_bytes;
+	else
 		slot->service_ns = now - slot->issue_ns;
 	if (!RECORDS(REC_COMPLETE))
 		return 0;
-	event_of_completion(&e, rq, disk, error, nr_bytes, now);
+	event_of_completion(cpu, &e, rq, disk, error, nr_bytes, now);
 	slot_hold(slot, &e);
 	return 0;
 }
 
 /* Sends a request that has taken long, or its events and its completion. */
-static __noinline int request_slow(struct request *rq, int error, __u64 now, __u64 took)
+static __noinline int request_slow(struct rec_cpu *cpu, struct request *rq, int error, __u64 now,
+				   __u64 took)
 {
 	struct rec_slot *slot = slot_of(rq);
 	struct gendisk *disk = request_disk(rq);
@@ -640,7 +648,7 @@ static __noinline int request_slow(struct request *rq, int error, __u64 now, __u
 
 	if (!disk)
 		return 0;
-	counts = request_chosen(rq, disk);
+	counts = request_chosen(cpu, rq, disk);
 	if (!counts)
 		return 0;
 	if (record.slow)
@@ -650,13 +658,14 @@ static __noinline int request_slow(struct request *rq, int error, __u64 now, __u
 		slot_send(slot, counts);
 	if (!RECORDS(REC_COMPLETE))
 		return 0;
-	event_of_completion(&e, rq, disk, error, rq->__data_len, now);
+	event_of_completion(cpu, &e, rq, disk, error, rq->__data_len, now);
 	send_event(&e, counts);
 	return 0;
 }
 
 /* A completion where there is a least time. */
-static __always_inline int request_end(struct request *rq, int error, __u32 nr_bytes, __u64 now)
+static __always_inline int request_end(struct rec_cpu *cpu, struct request *rq, int error,
+				       __u32 nr_bytes, __u64 now)
 {
 	__u32 op = rq->cmd_flags & REQ_OP_MASK;
 	__u64 key = (__u64)rq, start = rq->start_time_ns;
@@ -665,13 +674,13 @@ static __always_inline int request_end(struct request *rq, int error, __u32 nr_b
 	if (unlikely(nr_bytes < rq->__data_len ||
 		     (rq->rq_flags & (1u << settings.rqf_flush_seq_bit) && op != REQ_OP_FLUSH &&
 		      nr_bytes)))
-		return request_goes_on(rq, error, nr_bytes, now);
+		return request_goes_on(cpu, rq, error, nr_bytes, now);
 	slot = slot_of(rq);
 	/* Without accounting (queue/iostats 0) the kernel may set no start stamp. */
 	if (unlikely(!start || start > now))
 		start = slot ? slot->first_ns : now;
 	if (unlikely(now - start >= record.min_ns))
-		request_slow(rq, error, now, now - start);
+		request_slow(cpu, rq, error, now, now - start);
 	request_bios(rq, 0, false);
 	if (slot)
 		slot->busy = 0;
@@ -680,7 +689,8 @@ static __always_inline int request_end(struct request *rq, int error, __u32 nr_b
 	return 0;
 }
 
-static __always_inline int request_complete(struct request *rq, int error, __u32 nr_bytes)
+static __always_inline int request_complete(struct rec_cpu *cpu, struct request *rq, int error,
+					    __u32 nr_bytes)
 {
 	__u64 now = bpf_ktime_get_ns();
 	struct gendisk *disk;
@@ -690,14 +700,14 @@ static __always_inline int request_complete(struct request *rq, int error, __u32
 	if (!request_wanted(rq))
 		return 0;
 	if (record.min_ns)
-		return request_end(rq, error, nr_bytes, now);
+		return request_end(cpu, rq, error, nr_bytes, now);
 	disk = request_disk(rq);
 	if (!disk)
 		return 0;
-	counts = request_chosen(rq, disk);
+	counts = request_chosen(cpu, rq, disk);
 	if (!counts)
 		return 0;
-	event_of_completion(&e, rq, disk, error, nr_bytes, now);
+	event_of_completion(cpu, &e, rq, disk, error, nr_bytes, now);
 	send_event(&e, counts);
 	return 0;
 }
@@ -719,21 +729,26 @@ static __always_inline void *argument(const __u64 *ctx, __u32 at)
 }
 
 /* Defines a program, and the one behind it that makes good what was skipped. */
-#define PROGRAM(tracepoint, name, point, call) \
-	SEC("tp_btf/" tracepoint)              \
-	int name(const __u64 *ctx)             \
-	{                                      \
-		if (enter(point, false))       \
-			call;                  \
-		leave(point, false);           \
-		return 0;                      \
-	}                                      \
-	SEC("tp_btf/" tracepoint)              \
-	int name##_nested(const __u64 *ctx)    \
-	{                                      \
-		if (enter(point, true))        \
-			call;                  \
-		return 0;                      \
+#define PROGRAM(tracepoint, name, point, call)             \
+	SEC("tp_btf/" tracepoint)                          \
+	int name(const __u64 *ctx)                         \
+	{                                                  \
+		struct rec_cpu *cpu = enter(point, false); \
+                                                           \
+		if (cpu) {                                 \
+			call;                              \
+			leave(cpu, point);                 \
+		}                                          \
+		return 0;                                  \
+	}                                                  \
+	SEC("tp_btf/" tracepoint)                          \
+	int name##_nested(const __u64 *ctx)                \
+	{                                                  \
+		struct rec_cpu *cpu = enter(point, true);  \
+                                                           \
+		if (cpu)                                   \
+			call;                              \
+		return 0;                                  \
 	}
 
 #define REQUEST(point) ((struct request *)argument(ctx, record.bio_at[point]))
@@ -741,14 +756,15 @@ static __always_inline void *argument(const __u64 *ctx, __u32 at)
 #define AFTER_BIO(point, n) ((__u64)argument(ctx, record.bio_at[point] + (n)))
 
 PROGRAM("block_rq_insert", insert, REC_INSERT,
-	request_event(REQUEST(REC_INSERT), ACTION(INSERT, QUEUE)))
+	request_event(cpu, REQUEST(REC_INSERT), ACTION(INSERT, QUEUE)))
 PROGRAM("block_rq_merge", join, REC_JOIN,
-	request_event(REQUEST(REC_JOIN), ACTION(BACK_MERGE, QUEUE)))
-PROGRAM("block_rq_issue", issue, REC_ISSUE, request_event(REQUEST(REC_ISSUE), ACTION(ISSUE, ISSUE)))
+	request_event(cpu, REQUEST(REC_JOIN), ACTION(BACK_MERGE, QUEUE)))
+PROGRAM("block_rq_issue", issue, REC_ISSUE,
+	request_event(cpu, REQUEST(REC_ISSUE), ACTION(ISSUE, ISSUE)))
 PROGRAM("block_rq_requeue", requeue, REC_REQUEUE,
-	request_event(REQUEST(REC_REQUEUE), ACTION(REQUEUE, REQUEUE)))
+	request_event(cpu, REQUEST(REC_REQUEUE), ACTION(REQUEUE, REQUEUE)))
 PROGRAM("block_rq_complete", complete, REC_COMPLETE,
-	request_complete(REQUEST(REC_COMPLETE), (int)ctx[1], (__u32)ctx[2]))
+	request_complete(cpu, REQUEST(REC_COMPLETE), (int)ctx[1], (__u32)ctx[2]))
 
 /* --- programs for bios --- */
 
@@ -767,7 +783,8 @@ static __always_inline __u32 bio_partition(struct bio *bio)
 	return BIOS_KNOW_PARTITION && bdev_partno(bdev) ? bdev_devt(bdev) : 0;
 }
 
-static __always_inline struct rec_disk *bio_chosen(struct bio *bio, struct gendisk *disk)
+static __always_inline struct rec_disk *bio_chosen(struct rec_cpu *cpu, struct bio *bio,
+						   struct gendisk *disk)
 {
 	__u32 device = disk_devt(disk), part = bio_partition(bio);
 
@@ -775,33 +792,33 @@ static __always_inline struct rec_disk *bio_chosen(struct bio *bio, struct gendi
 		part = device;
 	if (!is_chosen(device, part, bio->bi_iter.bi_sector))
 		return NULL;
-	return disk_find(device);
+	return disk_find(cpu, device);
 }
 
-static __always_inline void event_of_bio(struct rec_event *e, struct bio *bio, struct gendisk *disk,
-					 __u32 action, __u64 now)
+static __always_inline void event_of_bio(struct rec_cpu *cpu, struct rec_event *e, struct bio *bio,
+					 struct gendisk *disk, __u32 action, __u64 now)
 {
-	event_init(e, now, disk_devt(disk));
+	event_init(cpu, e, now, disk_devt(disk));
 	e->action = action_of(action, bio->bi_opf);
 	e->sector = bio->bi_iter.bi_sector;
 	e->bytes = bio->bi_iter.bi_size;
 }
 
 /* Sends an event of a bio, or keeps it until it has ended. */
-static __always_inline int bio_event(struct bio *bio, struct rec_event *e, struct gendisk *disk,
-				     bool begins)
+static __always_inline int bio_event(struct rec_cpu *cpu, struct bio *bio, struct rec_event *e,
+				     struct gendisk *disk, bool begins)
 {
 	struct rec_disk *counts;
 
 	if (record.min_ns)
 		return bio_keep(bio, e, begins);
-	counts = bio_chosen(bio, disk);
+	counts = bio_chosen(cpu, bio, disk);
 	if (counts)
 		send_event(e, counts);
 	return 0;
 }
 
-static __noinline int bio_plain(struct bio *bio, __u32 action)
+static __noinline int bio_plain(struct rec_cpu *cpu, struct bio *bio, __u32 action)
 {
 	__u64 now = bpf_ktime_get_ns();
 	struct gendisk *disk = bio_disk(bio);
@@ -809,12 +826,12 @@ static __noinline int bio_plain(struct bio *bio, __u32 action)
 
 	if (!op_is_chosen(bio->bi_opf & REQ_OP_MASK, bio_op(bio, disk->queue->mq_ops)))
 		return 0;
-	event_of_bio(&e, bio, disk, action, now);
-	return bio_event(bio, &e, disk, false);
+	event_of_bio(cpu, &e, bio, disk, action, now);
+	return bio_event(cpu, bio, &e, disk, false);
 }
 
 /* Devices without requests have no D; their Q takes its place. */
-static __noinline int bio_queue(struct bio *bio)
+static __noinline int bio_queue(struct rec_cpu *cpu, struct bio *bio)
 {
 	__u64 now = bpf_ktime_get_ns();
 	struct gendisk *disk = bio_disk(bio);
@@ -826,16 +843,16 @@ static __noinline int bio_queue(struct bio *bio)
 		return 0;
 	if (!op_is_chosen(bio->bi_opf & REQ_OP_MASK, bio_op(bio, requests)))
 		return 0;
-	event_of_bio(&e, bio, disk, ACTION(QUEUE, QUEUE), now);
+	event_of_bio(cpu, &e, bio, disk, ACTION(QUEUE, QUEUE), now);
 	bdev = bio_bdev(bio);
 	if (!requests && BIOS_KNOW_PARTITION && bdev_partno(bdev)) {
 		e.from_device = bdev_devt(bdev);
 		e.from = e.sector - bdev_start(bdev);
 	}
-	return bio_event(bio, &e, disk, true);
+	return bio_event(cpu, bio, &e, disk, true);
 }
 
-static __noinline int bio_remap(struct bio *bio, __u32 device, __u64 sector)
+static __noinline int bio_remap(struct rec_cpu *cpu, struct bio *bio, __u32 device, __u64 sector)
 {
 	__u64 now = bpf_ktime_get_ns();
 	struct gendisk *disk = bio_disk(bio);
@@ -843,13 +860,13 @@ static __noinline int bio_remap(struct bio *bio, __u32 device, __u64 sector)
 
 	if (!op_is_chosen(bio->bi_opf & REQ_OP_MASK, bio_op(bio, disk->queue->mq_ops)))
 		return 0;
-	event_of_bio(&e, bio, disk, ACTION_REMAP, now);
+	event_of_bio(cpu, &e, bio, disk, ACTION(REMAP, QUEUE), now);
 	e.from_device = device;
 	e.from = sector;
-	return bio_event(bio, &e, disk, true);
+	return bio_event(cpu, bio, &e, disk, true);
 }
 
-static __noinline int bio_split(struct bio *bio, __u32 sector)
+static __noinline int bio_split(struct rec_cpu *cpu, struct bio *bio, __u32 sector)
 {
 	__u64 now = bpf_ktime_get_ns();
 	struct gendisk *disk = bio_disk(bio);
@@ -857,16 +874,17 @@ static __noinline int bio_split(struct bio *bio, __u32 sector)
 
 	if (!op_is_chosen(bio->bi_opf & REQ_OP_MASK, bio_op(bio, disk->queue->mq_ops)))
 		return 0;
-	event_of_bio(&e, bio, disk, ACTION_SPLIT, now);
+	event_of_bio(cpu, &e, bio, disk, ACTION_SPLIT, now);
 	e.from = sector;
-	return bio_event(bio, &e, disk, false);
+	return bio_event(cpu, bio, &e, disk, false);
 }
 
 /* A bio that took long, where requests are not to be seen. */
-static __noinline int slow_bio(struct bio *bio, struct rec_bio *entry, struct rec_event *e)
+static __noinline int slow_bio(struct rec_cpu *cpu, struct bio *bio, struct rec_bio *entry,
+			       struct rec_event *e)
 {
 	struct gendisk *disk = bio_disk(bio);
-	struct rec_disk *counts = bio_chosen(bio, disk);
+	struct rec_disk *counts = bio_chosen(cpu, bio, disk);
 	struct rec_slow slow = {
 		.kind = REC_SLOW,
 		.op = bio_op(bio, false),
@@ -897,7 +915,7 @@ static __noinline int slow_bio(struct bio *bio, struct rec_bio *entry, struct re
 	return 0;
 }
 
-static __noinline int bio_end(struct bio *bio)
+static __noinline int bio_end(struct rec_cpu *cpu, struct bio *bio)
 {
 	__u64 now = bpf_ktime_get_ns(), key = (__u64)bio;
 	struct gendisk *disk = bio_disk(bio);
@@ -906,49 +924,47 @@ static __noinline int bio_end(struct bio *bio)
 
 	if (!op_is_chosen(bio->bi_opf & REQ_OP_MASK, bio_op(bio, disk->queue->mq_ops)))
 		return 0;
-	event_of_bio(&e, bio, disk, ACTION(COMPLETE, COMPLETE), now);
+	event_of_bio(cpu, &e, bio, disk, ACTION(COMPLETE, COMPLETE), now);
 	e.error = bio->bi_status;
 	if (!record.min_ns)
-		return bio_event(bio, &e, disk, false);
+		return bio_event(cpu, bio, &e, disk, false);
 	entry = bpf_map_lookup_elem(&bios, &key);
 	if (!entry || entry->owner != (__u64)bio->bi_private)
 		return 0;
 	if (now - entry->first_ns >= record.min_ns)
-		slow_bio(bio, entry, &e);
+		slow_bio(cpu, bio, entry, &e);
 	bpf_map_delete_elem(&bios, &key);
 	return 0;
 }
 
-PROGRAM("block_bio_queue", queue, REC_QUEUE, bio_queue(BIO(REC_QUEUE)))
+PROGRAM("block_bio_queue", queue, REC_QUEUE, bio_queue(cpu, BIO(REC_QUEUE)))
 PROGRAM("block_bio_remap", remap, REC_REMAP,
-	bio_remap(BIO(REC_REMAP), (__u32)AFTER_BIO(REC_REMAP, 1), AFTER_BIO(REC_REMAP, 2)))
-PROGRAM("block_split", split, REC_SPLIT, bio_split(BIO(REC_SPLIT), (__u32)AFTER_BIO(REC_SPLIT, 1)))
-PROGRAM("block_getrq", get, REC_GET, bio_plain(BIO(REC_GET), ACTION(GET_REQUEST, QUEUE)))
+	bio_remap(cpu, BIO(REC_REMAP), (__u32)AFTER_BIO(REC_REMAP, 1), AFTER_BIO(REC_REMAP, 2)))
+PROGRAM("block_split", split, REC_SPLIT,
+	bio_split(cpu, BIO(REC_SPLIT), (__u32)AFTER_BIO(REC_SPLIT, 1)))
+PROGRAM("block_getrq", get, REC_GET, bio_plain(cpu, BIO(REC_GET), ACTION(GET_REQUEST, QUEUE)))
 PROGRAM("block_bio_backmerge", back_merge, REC_BACK_MERGE,
-	bio_plain(BIO(REC_BACK_MERGE), ACTION(BACK_MERGE, QUEUE)))
+	bio_plain(cpu, BIO(REC_BACK_MERGE), ACTION(BACK_MERGE, QUEUE)))
 PROGRAM("block_bio_frontmerge", front_merge, REC_FRONT_MERGE,
-	bio_plain(BIO(REC_FRONT_MERGE), ACTION(FRONT_MERGE, QUEUE)))
-PROGRAM("block_bio_complete", end, REC_END, bio_end(BIO(REC_END)))
+	bio_plain(cpu, BIO(REC_FRONT_MERGE), ACTION(FRONT_MERGE, QUEUE)))
+PROGRAM("block_bio_complete", end, REC_END, bio_end(cpu, BIO(REC_END)))
 
 /* --- plugging --- */
 
-static __noinline int plug_event(struct request_queue *q, __u32 action, __u32 depth)
+static __noinline int plug_event(struct rec_cpu *cpu, struct request_queue *q, __u32 action,
+				 __u32 depth)
 {
 	__u64 now = bpf_ktime_get_ns();
+	__u32 device = queue_devt(q);
 	struct rec_disk *counts;
-	struct gendisk *disk;
 	struct rec_event e;
 
-	/* Before 5.15 a queue does not know its disk. */
-	if (record.min_ns || record.ops != REC_OPS_ALL || !bpf_core_field_exists(q->disk))
+	if (record.min_ns || record.ops != REC_OPS_ALL || !device)
 		return 0;
-	disk = q->disk;
-	if (!disk)
+	event_init(cpu, &e, now, device);
+	if (!is_chosen(device, device, 0))
 		return 0;
-	event_init(&e, now, disk_devt(disk));
-	if (!is_chosen(e.device, e.device, 0))
-		return 0;
-	counts = disk_find(e.device);
+	counts = disk_find(cpu, e.device);
 	if (!counts)
 		return 0;
 	e.action = action | CATEGORY(READ);
@@ -959,7 +975,7 @@ static __noinline int plug_event(struct request_queue *q, __u32 action, __u32 de
 	return 0;
 }
 
-PROGRAM("block_plug", plug, REC_PLUG, plug_event((void *)ctx[0], ACTION(PLUG, QUEUE), 0))
+PROGRAM("block_plug", plug, REC_PLUG, plug_event(cpu, (void *)ctx[0], ACTION(PLUG, QUEUE), 0))
 PROGRAM("block_unplug", unplug, REC_UNPLUG,
-	plug_event((void *)ctx[0], ctx[2] & 1 ? ACTION(UNPLUG, QUEUE) : ACTION(UNPLUG_TIMER, QUEUE),
-		   (__u32)ctx[1]))
+	plug_event(cpu, (void *)ctx[0],
+		   ctx[2] & 1 ? ACTION(UNPLUG, QUEUE) : ACTION(UNPLUG_TIMER, QUEUE), (__u32)ctx[1]))

@@ -126,7 +126,7 @@ static struct error *parse(const struct record_settings *s, struct recording_opt
 		try(min_time_parse("record", s->min_time, &o->recorder.min_ns));
 	if (s->duration)
 		try(duration_parse("record", "--duration", s->duration, &o->duration_ns));
-	try(parse_u64(s->buffer, BUFFER_MIN, BUFFER_MAX, &kib));
+	try(number_parse("record", "buffer", s->buffer, BUFFER_MIN, BUFFER_MAX, &kib));
 	o->recorder.ring_bytes = power_of_two((size_t)kib << 10);
 	return NULL;
 }

@@ -4,6 +4,7 @@
 
 #include "cli/command.h"
 #include "cli/recorder.h"
+#include "cli/settings.h"
 #include "core/units.h"
 #include "core/util.h"
 #include "outputs/slow.h"
@@ -57,8 +58,8 @@ static struct error *parse(const struct slow_settings *s, struct slow_options *o
 	if (s->ops)
 		try(blk_ops_parse(s->ops, &o->ops));
 	if (s->count)
-		try(parse_u64(s->count, 1, UINT32_MAX, &o->count));
-	try(parse_u64(s->rate, 1, UINT32_MAX, &o->rate));
+		try(number_parse("slow", "count", s->count, 1, UINT32_MAX, &o->count));
+	try(number_parse("slow", "rate", s->rate, 1, UINT32_MAX, &o->rate));
 	try(format_parse(s->format, &format));
 	o->json = format == FORMAT_JSON;
 	return NULL;

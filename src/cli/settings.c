@@ -56,6 +56,14 @@ struct error *choice_parse(const char *command, const char *option, const char *
 	return error_usage("--%s '%s' is unknown; see: blkhist %s --help", option, name, command);
 }
 
+struct error *number_parse(const char *command, const char *option, const char *text, uint64_t min,
+			   uint64_t max, uint64_t *ret)
+{
+	struct error *err = parse_u64(text, min, max, ret);
+
+	return err ? error_prefix(err, "%s: --%s", command, option) : NULL;
+}
+
 #define DURATION_MIN 10000000ll /* ns */
 #define DURATION_MAX (86400ll * 1000000000)
 

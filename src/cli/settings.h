@@ -52,6 +52,10 @@ struct error *settings_read(const char *path, const struct ladder_settings *ladd
 struct error *choice_parse(const char *command, const char *option, const char *const *names, int n,
 			   const char *name, int *ret) must_check;
 
+/* A number that is given with an option. */
+struct error *number_parse(const char *command, const char *option, const char *text, uint64_t min,
+			   uint64_t max, uint64_t *ret) must_check;
+
 /* From 10 ms to a day; without a unit it is seconds. @what is how errors call it. */
 struct error *duration_parse(const char *command, const char *what, const char *s,
 			     int64_t *ret) must_check;

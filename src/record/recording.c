@@ -113,10 +113,9 @@ static struct error *add_disks(struct recording *r, const struct device_list *de
 	return NULL;
 }
 
-static struct error *run(struct recording *r, int signals, int64_t begin_ns,
-			 struct recording_result *ret)
+static struct error *run(struct recording *r, int signals, struct recording_result *ret)
 {
-	int64_t duration = r->options->duration_ns;
+	int64_t duration = r->options->duration_ns, begin_ns = clock_ns(CLOCK_MONOTONIC);
 	bool more = false, stop = false;
 
 	while (!stop) {
@@ -159,7 +158,7 @@ struct error *recording_run(const struct live_paths *paths, const struct device_
 		writer_abandon(writer);
 		return err;
 	}
-	err = run(&r, signals, (int64_t)w.begin_ns, ret);
+	err = run(&r, signals, ret);
 	order = r.order;
 	return err;
 }

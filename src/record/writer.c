@@ -345,7 +345,9 @@ static struct error *put_partition(struct writer *w, struct disk *d, const struc
 	const uint32_t events = (CATEGORY_ISSUE | CATEGORY_COMPLETE | CATEGORY_QUEUE)
 				<< ACTION_CATEGORY_SHIFT;
 
-	return put_remap(w, d, e, (e->action & ~(events | 0xffff)) | ACTION_REMAP);
+	return put_remap(w, d, e,
+			 (e->action & ~(events | 0xffff)) | ACTION_REMAP |
+				 CATEGORY_QUEUE << ACTION_CATEGORY_SHIFT);
 }
 
 struct error *writer_event(struct writer *w, const struct rec_event *e)

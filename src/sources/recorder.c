@@ -69,7 +69,7 @@ struct recorder {
 	unsigned int n_cpus; /* possible ones */
 	unsigned int last_cpu;
 	int epoll;
-	int slots_fd, bios_fd, disks_fd, losses_fd;
+	int slots_fd, bios_fd, disks_fd, cpus_fd, losses_fd;
 	const char *slots; /* mapped, if there is a least time */
 	size_t slots_size, slot_size;
 	bool keeps_bios;
@@ -264,6 +264,12 @@ static struct error *size_maps(struct recorder *r, unsigned int regions)
 	return shape_rings(r);
 }
 
+/* As the kernel side and traces have it. */
+static uint32_t device_number(const struct device *d)
+{
+	return d->name.major << 20 | d->name.minor;
+}
+
 static void choose_devices(struct recorder *r, const struct device_list *devices,
 			   const struct recorder_options *o)
 {
@@ -276,8 +282,8 @@ static void choose_devices(struct recorder *r, const struct device_list *devices
 			if (devices->devices[k].sysfs_id == d->disk_sysfs_id)
 				disk = &devices->devices[k];
 		s->chosen[s->chosen_n++] = (struct rec_chosen){
-			.disk = disk->name.major << 20 | disk->name.minor,
-			.device = d->name.major << 20 | d->name.minor,
+			.disk = device_number(disk),
+			.device = device_number(d),
 			.start = d->start,
 			.end = d->start + d->sectors,
 		};
@@ -313,10 +319,8 @@ static struct error *open_maps(struct recorder *r)
 		const char *name;
 		int *fd;
 	} maps[] = {
-		{ "slots", &r->slots_fd },
-		{ "bios", &r->bios_fd },
-		{ "disks", &r->disks_fd },
-		{ "losses", &r->losses_fd },
+		{ "slots", &r->slots_fd }, { "bios", &r->bios_fd },     { "disks", &r->disks_fd },
+		{ "cpus", &r->cpus_fd },   { "losses", &r->losses_fd },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(maps); i++) {
@@ -407,14 +411,35 @@ static struct error *rings_open(struct recorder *r, const struct live_paths *pat
 	return NULL;
 }
 
-/* Only chosen disks have an entry; if all are, they get theirs with their first event. */
-static struct error *disks_fill(struct recorder *r)
+/* Where the cell of a disk is free on the first CPU, it is on all. */
+static struct error *disk_add(struct recorder *r, struct rec_cpu *cpus, uint32_t device)
 {
 	cleanup_free struct rec_disk *none = xcalloc(r->n_cpus, sizeof(*none));
+	unsigned int cell = REC_DISK_CELL(device);
+
+	if (!cpus[0].disks[cell].device)
+		for (unsigned int i = 0; i < r->n_cpus; i++)
+			cpus[i].disks[cell].device = device;
+	if (cpus[0].disks[cell].device == device)
+		return NULL;
+	if (bpf_map_update_elem(r->disks_fd, &device, none, BPF_ANY))
+		return error_errno(errno, "cannot choose a disk");
+	return NULL;
+}
+
+/* If disks are chosen, only they have an entry; others get theirs with their first event. */
+static struct error *disks_fill(struct recorder *r, const struct device_list *devices)
+{
+	cleanup_free struct rec_cpu *cpus = xcalloc(r->n_cpus, sizeof(*cpus));
+	__u32 zero = 0;
 
 	for (unsigned int i = 0; i < r->settings.chosen_n; i++)
-		if (bpf_map_update_elem(r->disks_fd, &r->settings.chosen[i].disk, none, BPF_ANY))
-			return error_errno(errno, "cannot choose a disk");
+		try(disk_add(r, cpus, r->settings.chosen[i].disk));
+	for (unsigned int i = 0; i < devices->n && !r->settings.chosen_n; i++)
+		if (!devices->devices[i].partno && devices->devices[i].sectors)
+			try(disk_add(r, cpus, device_number(&devices->devices[i])));
+	if (bpf_map_update_elem(r->cpus_fd, &zero, cpus, BPF_ANY))
+		return error_errno(errno, "cannot prepare the recorder");
 	return NULL;
 }
 
@@ -490,7 +515,7 @@ static struct error *load(struct recorder *r, const struct live_paths *paths,
 	try(find_map(r, "region_pool", &pool));
 	try(regions_fill(bpf_map__fd(pool), regions));
 	try(open_maps(r));
-	return disks_fill(r);
+	return disks_fill(r, devices);
 }
 
 struct error *recorder_open(const struct live_paths *paths, const struct device_list *devices,
@@ -623,6 +648,20 @@ static struct error *read_losses(struct recorder *r, __u64 ret[REC_LOSSES])
 	return NULL;
 }
 
+/* Of the disks that have a cell. */
+static struct error *read_cells(struct recorder *r, uint64_t *lost)
+{
+	cleanup_free struct rec_cpu *cpus = xcalloc(r->n_cpus, sizeof(*cpus));
+	__u32 zero = 0;
+
+	if (bpf_map_lookup_elem(r->cpus_fd, &zero, cpus))
+		return error_errno(errno, "cannot read the recorder's losses");
+	for (unsigned int i = 0; i < r->n_cpus; i++)
+		for (unsigned int k = 0; k < REC_DISK_CELLS; k++)
+			*lost += cpus[i].disks[k].lost;
+	return NULL;
+}
+
 struct error *recorder_losses(struct recorder *r, struct recorder_losses *ret)
 {
 	cleanup_free struct rec_disk *disk = xcalloc(r->n_cpus, sizeof(*disk));
@@ -632,6 +671,7 @@ struct error *recorder_losses(struct recorder *r, struct recorder_losses *ret)
 
 	try(read_losses(r, counts));
 	losses.lost = counts[REC_LOST_DISK];
+	try(read_cells(r, &losses.lost));
 	while (!bpf_map_get_next_key(r->disks_fd, previous, &key)) {
 		if (bpf_map_lookup_elem(r->disks_fd, &key, disk))
 			return error_errno(errno, "cannot read the recorder's losses");

@@ -189,9 +189,13 @@ static bool is_partition(const struct account *a, const struct trace_device *d,
 {
 	const struct device *from;
 
-	if (ev->to_device != d->number || ev->from_device == d->number || ev->sector <= ev->from ||
-	    (TRACE_MAJOR(ev->from_device) != TRACE_MAJOR(d->number) &&
-	     TRACE_MAJOR(ev->from_device) != BLOCK_EXT_MAJOR))
+	if (ev->to_device != d->number || ev->from_device == d->number)
+		return false;
+	/* Of a request: our own recorder says so of nothing else. */
+	if (ev->category & CATEGORY_FS)
+		return true;
+	if (ev->sector <= ev->from || (TRACE_MAJOR(ev->from_device) != TRACE_MAJOR(d->number) &&
+				       TRACE_MAJOR(ev->from_device) != BLOCK_EXT_MAJOR))
 		return false;
 	from = known(a, ev->from_device);
 	return !from || from->partno || from->request_based;
