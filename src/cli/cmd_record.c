@@ -21,12 +21,12 @@ static const struct record_settings defaults = { .events = "issue,complete", .bu
 #define BUFFER_MAX 65536
 
 static const struct option_spec options[] = {
-	{ "output", 'o', OPTION_STRING, offsetof(struct record_settings, output), "DIR|-",
-	  "where to: DISK.blktrace.CPU in a directory, or one stream" },
+	{ "output", 'o', OPTION_STRING, offsetof(struct record_settings, output), "DIR",
+	  "where to: files DISK.blktrace.CPU in it; - is one stream on standard output" },
 	{ "device", 'd', OPTION_STRING, offsetof(struct record_settings, devices), "NAME,...",
 	  "only these disks and partitions" },
 	{ "event", 'a', OPTION_STRING, offsetof(struct record_settings, events), "EVENT,...",
-	  "which events (default issue,complete)" },
+	  "these: queue, remap, split, get, merge, insert, issue, requeue, complete, plug, all" },
 	{ "op", 0, OPTION_STRING, offsetof(struct record_settings, ops), "OP,...",
 	  "only these: read, write, discard, flush" },
 	{ "min-time", 0, OPTION_STRING, offsetof(struct record_settings, min_time), "TIME",
@@ -66,7 +66,7 @@ static void event_table(struct buf *out)
 }
 
 static const struct command_syntax syntax = {
-	.usage = "-o DIR|- [OPTIONS]",
+	.usage = "-o DIR [OPTIONS]",
 	.summary = "Record events of requests as blktrace does, all or of slow ones only.",
 	.details =
 		"The files are blktrace's (version 7): blkhist show -i DIR, blkparse, btt and blkiomon\n"

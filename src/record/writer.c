@@ -184,6 +184,14 @@ static struct disk *disk_create(struct writer *w, uint32_t device)
 	return d;
 }
 
+/* NULL if it is one too many. */
+static struct disk *disk_get(struct writer *w, uint32_t device)
+{
+	struct disk *d = disk_find(w, device);
+
+	return d ? d : disk_create(w, device);
+}
+
 /* Readers of a trace stop looking at the first CPU that has no file. */
 static struct error *disk_open(struct writer *w, struct disk *d)
 {
@@ -205,20 +213,16 @@ static struct error *disk_open(struct writer *w, struct disk *d)
 
 struct error *writer_add_disk(struct writer *w, uint32_t device)
 {
-	struct disk *d = disk_find(w, device);
+	struct disk *d = disk_get(w, device);
 
-	if (!d)
-		d = disk_create(w, device);
 	return d ? disk_open(w, d) : NULL;
 }
 
 uint64_t writer_gap(struct writer *w, unsigned int cpu, const struct rec_event *event)
 {
-	struct disk *d = disk_find(w, event->device);
+	struct disk *d = disk_get(w, event->device);
 	uint64_t gap;
 
-	if (!d)
-		d = disk_create(w, event->device);
 	if (!d)
 		return 0;
 	gap = event->lost - d->lost[cpu];
@@ -352,7 +356,7 @@ static struct error *put_partition(struct writer *w, struct disk *d, const struc
 
 struct error *writer_event(struct writer *w, const struct rec_event *e)
 {
-	struct disk *d = disk_find(w, e->device);
+	struct disk *d = disk_get(w, e->device);
 	uint16_t action = (uint16_t)e->action;
 	uint64_t number;
 

@@ -81,7 +81,7 @@ mkdir traces 'with space'
 touch sda.blktrace.0 sda.blktrace.1 other.conf
 
 # Commands
-offers 'blkhist s' start stop status show
+offers 'blkhist s' start stop status show slow
 offers 'blkhist help buc' buckets
 offers 'blkhist help show '
 offers 'blkhist --v' --version
@@ -104,6 +104,9 @@ offers 'blkhist show -k se' service seek
 offers 'blkhist show -k seek,' seek,request seek,service seek,queue
 offers 'blkhist reset --op=read,write,' read,write,discard read,write,flush
 offers 'blkhist show -to wr' write
+offers 'blkhist record -a issue,co' issue,complete
+offers 'blkhist record --op d' discard
+offers 'blkhist slow -f j' json
 offers 'blkhist buckets --time ' 'native:' 'log2,' '125,' 'linear:'
 offers 'blkhist buckets --time native:'
 offers_devices 'blkhist watch -i -d '
