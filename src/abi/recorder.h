@@ -130,8 +130,18 @@ struct rec_cpu {
 	__u32 noted[REC_PIDS];     /* processes whose names have been sent, by pid */
 };
 
-/* What has no disk that it could be counted for. */
-enum rec_loss { REC_LOST_DISK, REC_RECOVERED, REC_LOSSES };
+/* What is not counted by disk. */
+enum rec_loss {
+	REC_LOST_DISK, /* events of disks that are too many */
+	REC_UNKEPT,    /* events that could not be kept; their request may not have been slow */
+	REC_RECOVERED, /* skipped runs that the second program made good; no loss */
+	REC_LOSSES
+};
+
+/* Events of bios, which are kept by the bio's address. */
+#define REC_BIO_EVENTS                                                         \
+	(1u << REC_QUEUE | 1u << REC_REMAP | 1u << REC_SPLIT | 1u << REC_GET | \
+	 1u << REC_BACK_MERGE | 1u << REC_FRONT_MERGE)
 
 /* Chosen partitions, and whole disks; of a disk that is chosen no partitions are. */
 #define REC_CHOSEN_MAX 64

@@ -429,8 +429,10 @@ static __always_inline void bio_hold(struct rec_bio *entry, const struct rec_eve
 {
 	__u32 n = entry->held_n;
 
-	if (n >= REC_BIO_HELD)
+	if (n >= REC_BIO_HELD) {
+		count_loss(REC_UNKEPT);
 		return;
+	}
 	entry->held[n] = *e;
 	entry->held_n = n + 1;
 }
@@ -461,7 +463,8 @@ static __noinline int bio_keep(struct bio *bio, struct rec_event *e, bool begins
 	if (record.slow)
 		bpf_get_current_comm(entry->name, sizeof(entry->name));
 	bio_hold(entry, e);
-	bpf_map_update_elem(&bios, &key, entry, BPF_ANY);
+	if (bpf_map_update_elem(&bios, &key, entry, BPF_ANY))
+		count_loss(REC_UNKEPT);
 	return 0;
 }
 
@@ -499,9 +502,6 @@ __attribute__((noinline)) int bio_forget(__u64 key, __u64 owner, __u32 device, i
 	return 0;
 }
 
-#define BIO_EVENTS                                                             \
-	(1u << REC_QUEUE | 1u << REC_REMAP | 1u << REC_SPLIT | 1u << REC_GET | \
-	 1u << REC_BACK_MERGE | 1u << REC_FRONT_MERGE)
 #define BIOS_PER_REQUEST 256
 
 /* The bios of a request end with it. */
@@ -509,7 +509,7 @@ static __always_inline void request_bios(struct request *rq, __u32 device, bool 
 {
 	struct bio *bio;
 
-	if (!(record.events & BIO_EVENTS))
+	if (!(record.events & REC_BIO_EVENTS))
 		return;
 	bpf_core_read(&bio, sizeof(bio), &rq->bio);
 	for (int i = 0; i < BIOS_PER_REQUEST && bio; i++) {
@@ -543,8 +543,10 @@ static __always_inline int request_event(struct rec_cpu *cpu, struct request *rq
 		return 0;
 	}
 	slot = slot_take(rq, now);
-	if (!slot)
+	if (!slot) {
+		count_loss(REC_UNKEPT);
 		return 0;
+	}
 	if (action & CATEGORY(ISSUE))
 		slot->issue_ns = now;
 	if (action & CATEGORY(REQUEUE))

@@ -148,9 +148,9 @@ static void report(const struct recording_result *r, const char *path)
 			r->at_end);
 	if (r->skipped)
 		fprintf(stderr,
-			"Note: the kernel has skipped %" PRIu64
-			" runs of the programs, each of which "
-			"may have been an event.\n",
+			"Note: up to %" PRIu64
+			" more events may be missing: the kernel did not run a "
+			"program, or they could not be kept until their request ended.\n",
 			r->skipped);
 }
 

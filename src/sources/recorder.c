@@ -504,7 +504,7 @@ static struct error *load(struct recorder *r, const struct live_paths *paths,
 	r->bpf = bpf_object__open_mem(bytes, size, &opts);
 	if (!r->bpf)
 		return error_errno(errno, "cannot open the recorder");
-	r->keeps_bios = options->min_ns && mask & 1u << REC_QUEUE;
+	r->keeps_bios = options->min_ns && mask & REC_BIO_EVENTS;
 	try(choose_programs(r, paths, &kernel, mask));
 	try(set_settings(r, &kernel, devices, options));
 	try(size_maps(r, regions));
@@ -683,6 +683,7 @@ struct error *recorder_losses(struct recorder *r, struct recorder_losses *ret)
 		losses.skipped += r->programs[i].skipped;
 	losses.skipped -= counts[REC_RECOVERED] < losses.skipped ? counts[REC_RECOVERED] :
 								   losses.skipped;
+	losses.skipped += counts[REC_UNKEPT];
 	*ret = losses;
 	return NULL;
 }

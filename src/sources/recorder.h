@@ -58,7 +58,8 @@ struct error *recorder_read(struct recorder *r, bool *more, uint64_t *until_ns) 
 
 struct recorder_losses {
 	uint64_t lost;    /* events that found no room, of all disks */
-	uint64_t skipped; /* programs that the kernel did not run; their events may be of any disk */
+	uint64_t skipped; /* events that may have been, of any disk: a program was not run, or they
+			     could not be kept until it was known whether their request was slow */
 };
 struct error *recorder_losses(struct recorder *r, struct recorder_losses *ret) must_check;
 
