@@ -87,11 +87,11 @@ struct {
 } bios SEC(".maps");
 
 struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct rec_bio);
-} scratch SEC(".maps");
+} blank_bio SEC(".maps");
 
 #define RECORDS(point) (record.events & 1u << (point))
 
@@ -358,6 +358,7 @@ static __always_inline struct rec_slot *slot_of(struct request *rq)
 		       NULL;
 }
 
+/* Entries are made from a blank one, as they are too large for the stack. */
 static __noinline struct rec_slot *flush_slot(__u64 key)
 {
 	__u32 zero = 0;
@@ -452,9 +453,14 @@ static __noinline int bio_keep(struct bio *bio, struct rec_event *e, bool begins
 		bio_hold(entry, e);
 		return 0;
 	}
-	entry = bpf_map_lookup_elem(&scratch, &zero);
-	if (!entry)
+	entry = bpf_map_lookup_elem(&blank_bio, &zero);
+	if (entry)
+		bpf_map_update_elem(&bios, &key, entry, BPF_ANY);
+	entry = bpf_map_lookup_elem(&bios, &key);
+	if (!entry) {
+		count_loss(REC_UNKEPT);
 		return 0;
+	}
 	entry->owner = owner;
 	entry->first_ns = e->time;
 	entry->held_n = 0;
@@ -463,8 +469,6 @@ static __noinline int bio_keep(struct bio *bio, struct rec_event *e, bool begins
 	if (record.slow)
 		bpf_get_current_comm(entry->name, sizeof(entry->name));
 	bio_hold(entry, e);
-	if (bpf_map_update_elem(&bios, &key, entry, BPF_ANY))
-		count_loss(REC_UNKEPT);
 	return 0;
 }
 

@@ -50,9 +50,10 @@ static struct error *write_event(void *context, const struct rec_event *event)
 /* Takes over what the buffers have, and writes what nothing can come before any more. */
 static struct error *advance(struct recording *r, bool *more)
 {
-	uint64_t until;
+	uint64_t until = 0;
 
-	try(recorder_read(r->recorder, more, &until));
+	/* What is under way is looked at only if something waits for it. */
+	try(recorder_read(r->recorder, more, r->order.n ? &until : NULL));
 	try(order_give(&r->order, until > HOLD_NS ? until - HOLD_NS : 0, write_event, r->writer));
 	return writer_flush(r->writer);
 }

@@ -10,8 +10,8 @@
 #include "record/cgroup.h"
 #include "sources/blktrace/format.h"
 
-/* Per CPU; some hundred requests. */
-#define RING_BYTES 65536
+/* Per CPU; some two thousand requests. */
+#define RING_BYTES 262144
 
 struct slow {
 	const struct slow_options *options;
@@ -156,12 +156,12 @@ static bool may_show(struct slow *s)
 
 struct error *slow_read(struct slow *s, struct buf *out, bool *done)
 {
-	uint64_t until, count = s->options->count;
+	uint64_t count = s->options->count;
 	bool more;
 
 	s->n = 0;
 	s->realtime = clock_ns(CLOCK_REALTIME) - clock_ns(CLOCK_MONOTONIC);
-	try(recorder_read(s->recorder, &more, &until));
+	try(recorder_read(s->recorder, &more, NULL));
 	if (s->n)
 		qsort(s->requests, s->n, sizeof(*s->requests), compare);
 	for (unsigned int i = 0; i < s->n && !(count && s->shown == count); i++) {

@@ -596,9 +596,10 @@ static struct error *oldest_under_way(const struct recorder *r, uint64_t now, ui
 
 struct error *recorder_read(struct recorder *r, bool *more, uint64_t *until_ns)
 {
-	uint64_t until;
+	uint64_t until = 0;
 
-	try(oldest_under_way(r, (uint64_t)clock_ns(CLOCK_MONOTONIC), &until));
+	if (until_ns)
+		try(oldest_under_way(r, (uint64_t)clock_ns(CLOCK_MONOTONIC), &until));
 	*more = false;
 	for (unsigned int i = 0; i < r->n_cpus; i++) {
 		struct ring *ring = &r->rings[i];
@@ -616,7 +617,8 @@ struct error *recorder_read(struct recorder *r, bool *more, uint64_t *until_ns)
 				until = ring->last_ns;
 		}
 	}
-	*until_ns = until;
+	if (until_ns)
+		*until_ns = until;
 	return NULL;
 }
 

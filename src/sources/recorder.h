@@ -52,7 +52,7 @@ int recorder_fd(const struct recorder *r);
  * Gives what the buffers have to the sink, a bounded part at a time: *@more says whether there is
  * more. Whatever happened before *@until_ns (CLOCK_MONOTONIC) has been given, but for events of
  * requests that have not ended, if there is a least time, and for a CPU that was held up between an
- * event and its sending.
+ * event and its sending. @until_ns may be NULL.
  */
 struct error *recorder_read(struct recorder *r, bool *more, uint64_t *until_ns) must_check;
 
