@@ -25,7 +25,7 @@ struct command {
 };
 
 extern const struct command cmd_start, cmd_stop, cmd_status, cmd_show, cmd_reset, cmd_buckets,
-	cmd_watch, cmd_mount, cmd_unmount, cmd_record, cmd_slow;
+	cmd_watch, cmd_mount, cmd_unmount, cmd_record, cmd_slow, cmd_bench;
 
 /* The running system. */
 extern const struct live_paths system_paths;

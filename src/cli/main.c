@@ -10,7 +10,7 @@
 
 static const struct command *const commands[] = {
 	&cmd_start,   &cmd_stop,  &cmd_status,  &cmd_show,   &cmd_watch, &cmd_reset,
-	&cmd_buckets, &cmd_mount, &cmd_unmount, &cmd_record, &cmd_slow,
+	&cmd_buckets, &cmd_mount, &cmd_unmount, &cmd_record, &cmd_slow,  &cmd_bench,
 };
 
 static const struct command *find(const char *name)

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* How each kind of thing is undone. */
+#include "bench/undo.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <inttypes.h>
+#include <linux/blktrace_api.h>
+#include <linux/fs.h>
+#include <linux/loop.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/device.h"
+#include "core/units.h"
+#include "core/util.h"
+
+#define MS 1000
+
+/* Whether any process of the group is there and is no zombie whose parent takes its time. */
+static bool group_is_there(pid_t group)
+{
+	waitpid(-group, NULL, WNOHANG);
+	return !kill(-group, 0);
+}
+
+static bool group_ends(pid_t group, int signum, unsigned int ms)
+{
+	kill(-group, signum);
+	for (unsigned int waited = 0; waited < ms; waited += 10) {
+		if (!group_is_there(group))
+			return true;
+		usleep(10 * MS);
+	}
+	return !group_is_there(group);
+}
+
+/* First in the way that lets a tracer tidy up behind itself. */
+static struct error *end_processes(const char *arg)
+{
+	uint64_t group;
+
+	try(parse_u64(arg, 2, INT32_MAX, &group));
+	if (!group_ends((pid_t)group, SIGINT, 2000) && !group_ends((pid_t)group, SIGTERM, 3000) &&
+	    !group_ends((pid_t)group, SIGKILL, 5000))
+		return error_new("cannot end the processes of group %s: they are still there", arg);
+	return NULL;
+}
+
+static struct error *stop_collector(const char *arg)
+{
+	char *const argv[] = { (char *)"blkhist", (char *)"stop", NULL };
+	int status, null;
+	pid_t pid;
+
+	(void)arg;
+	pid = fork();
+	if (pid < 0)
+		return error_errno(errno, "cannot run blkhist stop");
+	if (!pid) {
+		null = open("/dev/null", O_RDWR);
+		dup2(null, STDOUT_FILENO);
+		dup2(null, STDERR_FILENO);
+		execv("/proc/self/exe", argv);
+		_exit(127);
+	}
+	while (waitpid(pid, &status, 0) < 0)
+		if (errno != EINTR)
+			return error_errno(errno, "cannot wait for blkhist stop");
+	return status ? error_new("cannot stop the collector; see: blkhist stop") : NULL;
+}
+
+static struct error *loop_remove_number(uint64_t number)
+{
+	cleanup_close int control = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
+
+	/* Somebody (udev) may have it open for a moment. */
+	for (int i = 0; i < 500; i++) {
+		if (ioctl(control, LOOP_CTL_REMOVE, number) >= 0 || errno == ENODEV)
+			return NULL;
+		if (errno != EBUSY)
+			break;
+		usleep(10 * MS);
+	}
+	return error_errno(errno, "cannot remove /dev/loop%" PRIu64, number);
+}
+
+static struct error *remove_loop(const char *arg)
+{
+	cleanup_free char *name = xstrdup(arg), *file = NULL, *path = NULL;
+	char *space = strchr(name, ' '), backing[4096];
+	cleanup_close int fd = -1;
+	uint64_t number;
+
+	if (!space)
+		return error_new("cannot remove the loop device '%s'", arg);
+	*space = '\0';
+	try(parse_u64(name, 0, UINT32_MAX, &number));
+	path = xasprintf("/dev/loop%s", name);
+	file = xasprintf("/sys/block/loop%s/loop/backing_file", name);
+	if (!access(file, F_OK)) {
+		try(sysfs_read(file, backing, sizeof(backing)));
+		/* Somebody else's by now */
+		if (strncmp(backing, space + 1, strlen(space + 1)))
+			return NULL;
+		fd = open(path, O_RDONLY | O_CLOEXEC);
+		if (fd < 0 || (ioctl(fd, LOOP_CLR_FD) && errno != ENXIO))
+			return error_errno(errno, "cannot take its file from %s", path);
+		close(take_fd(fd));
+	}
+	return loop_remove_number(number);
+}
+
+static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+	(void)st, (void)type, (void)ftw;
+	return remove(path) && errno != ENOENT ? -1 : 0;
+}
+
+static struct error *remove_directory(const char *path)
+{
+	if (nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT) && errno != ENOENT)
+		return error_errno(errno, "cannot remove the directory %s", path);
+	return NULL;
+}
+
+static struct error *unmount(const char *path)
+{
+	if (umount2(path, UMOUNT_NOFOLLOW) && errno != EINVAL && errno != ENOENT)
+		return error_errno(errno, "cannot unmount %s", path);
+	return NULL;
+}
+
+static struct error *write_back(const char *arg)
+{
+	cleanup_free char *path = xstrdup(arg);
+	char *text = strchr(path, ' ');
+	cleanup_close int fd = -1;
+
+	if (!text)
+		return error_new("cannot write back '%s'", arg);
+	*text++ = '\0';
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	/* A device that is gone takes its files along. */
+	if (fd < 0 && errno == ENOENT)
+		return NULL;
+	if (fd < 0 || write(fd, text, strlen(text)) < 0)
+		return error_errno(errno, "cannot write %s to %s", text, path);
+	return NULL;
+}
+
+/* blktrace does it itself, unless it was killed. */
+static struct error *end_blktrace(const char *path)
+{
+	cleanup_close int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+
+	if (fd < 0)
+		return NULL;
+	ioctl(fd, BLKTRACESTOP);
+	ioctl(fd, BLKTRACETEARDOWN);
+	return NULL;
+}
+
+struct error *undo(enum undo_kind kind, const char *arg)
+{
+	static struct error *(*const functions[UNDO_NR])(const char *arg) = {
+		[UNDO_PROCESSES] = end_processes, [UNDO_COLLECTOR] = stop_collector,
+		[UNDO_LOOP] = remove_loop,        [UNDO_DIRECTORY] = remove_directory,
+		[UNDO_MOUNT] = unmount,           [UNDO_WRITE] = write_back,
+		[UNDO_BLKTRACE] = end_blktrace,
+	};
+
+	return functions[kind](arg);
+}
