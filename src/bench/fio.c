@@ -84,7 +84,8 @@ static struct error *make_arguments(struct context *c, struct arguments *a)
 	static const char *const always[] = { "--output-format=json", "--thread=1",
 					      "--ioengine=libaio",    "--direct=1",
 					      "--norandommap=1",      "--randrepeat=1",
-					      "--time_based=1",       "--unified_rw_reporting=1" };
+					      "--time_based=1",       "--unified_rw_reporting=1",
+					      "--lat_percentiles=1" };
 	const struct bench_settings *s = c->settings;
 	char *program = fio_find();
 
@@ -125,7 +126,7 @@ static void add_job(struct json_object *job, struct sample *s, unsigned int n)
 {
 	static const char *const keys[QUANTILES] = { "50.000000", "99.000000", "99.900000" };
 	struct json_object *mixed = json_object_object_get(job, "mixed");
-	struct json_object *latency = json_object_object_get(mixed, "clat_ns");
+	struct json_object *latency = json_object_object_get(mixed, "lat_ns");
 	struct json_object *percentile = json_object_object_get(latency, "percentile");
 	double rate = get(mixed, "bw_bytes") / 1e6, bytes = get(mixed, "io_bytes");
 
