@@ -69,7 +69,7 @@ static double metric(const struct sample *s, enum metric m, bool per_io)
 
 void analysis_deinit(struct analysis *a)
 {
-	free(a->values), free(a->costs), free(a->rounds);
+	free(a->values), free(a->costs);
 	*a = (struct analysis){};
 }
 
@@ -80,21 +80,21 @@ void result_analyse(const struct result *r, enum metric m, unsigned int observer
 	struct analysis a = {
 		.values = xcalloc(r->rounds, sizeof(double)),
 		.costs = xcalloc(r->rounds, sizeof(double)),
-		.rounds = xcalloc(r->rounds, sizeof(unsigned int)),
 	};
 
 	for (unsigned int round = 1; round <= r->rounds && !r->observers[observer].reason;
 	     round++) {
-		if (!round_is_whole(r, round))
+		const struct sample *none = find(r, 0, round), *own = find(r, observer, round);
+
+		if (!none || !own || !round_is_whole(r, round))
 			continue;
 
-		double base = metric(find(r, 0, round), m, per_io);
-		double value = metric(find(r, observer, round), m, per_io);
+		double base = metric(none, m, per_io), value = metric(own, m, per_io);
 
 		comparable &= base > 0;
 		a.values[a.n] = value;
 		a.costs[a.n] = base > 0 ? cost_of(value, base, more) : 0;
-		a.rounds[a.n++] = round;
+		a.n++;
 	}
 	a.has_summary = a.n > 2 * r->trim;
 	if (a.has_summary)

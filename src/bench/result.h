@@ -69,7 +69,6 @@ struct analysis {
 	unsigned int n; /* rounds */
 	double *values; /* by round */
 	double *costs;  /* in shares of the baseline's in the round; NULL for the baseline */
-	unsigned int *rounds;
 	struct summary summary; /* if n > 2 * trim */
 	bool has_summary;
 	struct interval interval;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What the rounds say. Every observer is measured once in every round, so that each has its own
- * baseline near in time: differences are taken within the round. Their interval is that of Wilcoxon's
- * signed-rank test, of all rounds: it takes nothing of their distribution for granted but symmetry,
- * keeps its 95 % with few rounds, and from 12 on a single disturbed round does not widen it.
+ * baseline near in time: differences are taken within the round. Their interval is that of
+ * Wilcoxon's signed-rank test, of all rounds: it takes nothing of their distribution for granted
+ * but symmetry, keeps its 95 % with few rounds, and from 12 on a single disturbed round does not
+ * widen it.
  */
 #ifndef BLKHIST_BENCH_STATS_H
 #define BLKHIST_BENCH_STATS_H
