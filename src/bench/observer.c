@@ -4,13 +4,16 @@
 #include <ctype.h>
 #include <errno.h>
 #include <json-c/json.h>
+#include <linux/magic.h>
 #include <string.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "core/units.h"
 #include "core/util.h"
 
 #define SELF "/proc/self/exe"
+#define BPFFS "/sys/fs/bpf"
 /* For a tracer to be attached; much more than it takes. */
 #define ATTACH_MS 30000
 
@@ -99,9 +102,13 @@ static struct error *start_blkhist(struct observer *o, struct context *c)
 	const char *const request[] = { SELF, "start", "-k", "request", NULL };
 	const char *const bios[] = { SELF, "start", "--bios", "on", NULL };
 	const char *const *argv = !o->parameter ? plain : *o->parameter == 'r' ? request : bios;
+	struct statfs fs;
 
 	if (c->settings->collector_runs())
 		return error_new("somebody else has started a collector meanwhile");
+	/* Where it is not mounted, the collector does that, and leaves it so. */
+	if (!statfs(BPFFS, &fs) && fs.f_type != BPF_FS_MAGIC)
+		try(guard_add(c->guard, UNDO_MOUNT, BPFFS));
 	try(guard_add(c->guard, UNDO_COLLECTOR, "%s", ""));
 	return run_self(c, argv, NULL);
 }
@@ -136,7 +143,7 @@ static struct error *blkhist_losses(struct observer *o, struct context *c)
 static struct error *start_and_stop_blkhist(struct observer *o, struct context *c)
 {
 	try(start_blkhist(o, c));
-	return guard_undo(c->guard, UNDO_COLLECTOR, "%s", "");
+	return guard_undo_to(c->guard, o->mark);
 }
 
 /* --- blkhist record --- */

@@ -18,8 +18,8 @@ import uuid
 import xml.dom.minidom
 
 from tap import diagnose
-from lib import (BLKHIST, KIB, MIB, Skip, as_user, between, blkhist, bpffs_entries, equal, main, program_for_everybody,
-                 read_file, refused, show, test, write_file)
+from lib import (BLKHIST, KIB, MIB, Skip, as_user, between, blkhist, bpffs_entries, bpffs_mounted, equal, main,
+                 mount_bpffs, program_for_everybody, read_file, refused, show, test, unmount_bpffs, write_file)
 
 TRACEFS = '/sys/kernel/tracing'
 QUICK = ('-r', '6', '-t', '1', '--size', '16MiB')
@@ -233,7 +233,7 @@ def smoke(_env):
     for r in result['rounds']:
         assert 0 < r['value'] <= r['ios'] and r['cpu_seconds'] > 0 and r['context_switches'] > 0, r
         assert 0 < r['latency_p50_ns'] <= r['latency_p99_ns'] <= r['latency_p99.9_ns'], r
-        equal(r['observer_bytes'] > 0, not r['observer'].startswith(('none', 'blkhist-st')) and r['observer'] != 'blkhist',
+        equal(r['observer_bytes'] > 0, r['observer'] not in ('none', 'blkhist', 'blkhist-stopped'),
               f'whether {r["observer"]} has written')
     equal(len(svg.getElementsByTagName('circle')), 2 * 6 * (len(able) - 1), 'dots')
     assert 'Observer' in text and 'Min val      Avg val      Max val      Std Dev' in text, text
@@ -280,7 +280,7 @@ def given_devices(env):
 
 def state():
     """What a bench could leave behind."""
-    tracers = [read_file(path) for path in (f'{TRACEFS}/current_tracer', f'{TRACEFS}/tracing_on') if os.path.exists(path)]
+    tracers = [read_file(path) for path in glob.glob(f'{TRACEFS}/current_tracer')]
     return {'loop devices': {n for n in os.listdir('/sys/block') if n.startswith('loop') and len(n) < 7},
             'mounts': sorted(read_file('/proc/self/mounts').splitlines()),
             'directories': glob.glob('/dev/shm/blkhist-bench-*') + glob.glob('/tmp/blkhist-bench-*'),
@@ -363,6 +363,17 @@ def a_running_collector_is_left_alone(env):
     equal(show(loop.name).data['histograms'], before, 'histograms')
 
 
+@test
+def what_was_not_mounted_is_not_afterwards(_env):
+    unmount_bpffs()
+    try:
+        result = bench('-r', '6', '-O', 'blkhist', '-O', 'blkhist-stopped', '--', 'true')
+        equal(bpffs_mounted(), False, 'whether the bpffs is mounted')
+    finally:
+        mount_bpffs()
+    equal(len(result['rounds']), 18, 'measured')
+
+
 # --- bad input ---
 
 @test
@@ -379,7 +390,8 @@ def wrong_use(_env):
                            (('-w', 'fsmake', '--fs', 'nosuchfs'), 'nosuchfs'), (('-n', '65'), 'loop devices'),
                            (('-f', 'xml'), 'xml')):
             refused('bench', *args, status=2, word=word)
-        for args, word in ((('--dir', '/nonexistent'), '/nonexistent'), (('--trace-dir', '/nonexistent'), '/nonexistent'),
+        for args, word in ((('--dir', '/nonexistent'), '/nonexistent'),
+                           (('--trace-dir', '/nonexistent'), '/nonexistent'),
                            (('-d', 'nosuchdisk'), 'nosuchdisk'), (('-d', '/dev/null'), 'no block device'),
                            (('--from', '/nonexistent'), '/nonexistent'), (('--from', '/proc/self/status'), 'no result'),
                            (('--', '/nonexistent/command'), '/nonexistent/command'), (('--', 'false'), 'exit status 1'),
@@ -396,7 +408,8 @@ def damaged_results(_env):
         text = read_file(path)
         for _ in range(150):
             at = rng.randrange(len(text))
-            write_file(path, text[:at] + rng.choice(['', '-', '[', '{}', 'null', '1e99', '"']) + text[at + rng.randrange(9):])
+            instead = rng.choice(['', '-', '[', '{}', 'null', '1e99', '"'])
+            write_file(path, text[:at] + instead + text[at + rng.randrange(9):])
             r = blkhist('bench', '--from', path, '--plot', '/dev/null', status=None)
             assert r.returncode in (0, 1) and r.stderr.count('\n') == r.returncode, (r.returncode, r.stderr)
 
