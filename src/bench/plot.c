@@ -9,7 +9,7 @@
 /* In pixels */
 #define LEFT 240
 #define WIDTH 560
-#define RIGHT 230
+#define RIGHT 300
 #define ROW 34
 #define HEAD 56
 #define FOOT 30
