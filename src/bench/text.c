@@ -133,9 +133,9 @@ void result_text(const struct result *r, struct buf *out)
 	buf_printf(out, "%s: %s\n", r->workload, r->details);
 	buf_printf(out,
 		   "%u of %u rounds, each in random order (seed %" PRIu64
-		   "); the tables are without the "
-		   "highest and lowest %u of each observer\n",
-		   baseline.n, r->rounds, r->seed, r->trim);
+		   "); not in the tables: the "
+		   "%u highest and %u lowest values\n",
+		   baseline.n, r->rounds, r->seed, r->trim, r->trim);
 	if (r->interrupted)
 		buf_puts(out, "It was interrupted.\n");
 	for (enum metric m = 0; baseline.has_summary && m < METRIC_NR; m++)
