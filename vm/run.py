@@ -12,6 +12,7 @@ all tests, and at the end the numbers passed, failed and skipped.
 """
 import argparse
 import concurrent.futures
+import contextlib
 import glob
 import json
 import os
@@ -65,10 +66,10 @@ def initramfs(kernel, work):
                        stdout=f, check=True)
 
 
-def qemu_command(kernel, work, machine):
-    """@machine is its name, and that of its directory below @work."""
+def qemu_command(kernel, work, machine, cpu='max', cpus=CPUS, disks=True, options=()):
+    """@machine is its name, and that of its directory below @work; @options go to qemu as they are."""
     command = ['qemu-system-x86_64', '-nodefaults', '-no-user-config', '-display', 'none', '-no-reboot',
-               '-M', 'q35', '-cpu', 'max', '-m', MEMORY, '-smp', str(CPUS),
+               '-M', 'q35', '-cpu', cpu, '-m', MEMORY, '-smp', str(cpus),
                # With several threads a kernel has died while it patched its own text.
                '-accel', 'tcg,thread=single',
                '-kernel', f'{kernel}/vmlinuz', '-initrd', f'{work}/initramfs.cpio',
@@ -78,7 +79,9 @@ def qemu_command(kernel, work, machine):
                '-fsdev', 'local,id=host,path=/,security_model=none,readonly=on,multidevs=remap',
                '-device', 'virtio-9p-pci,fsdev=host,mount_tag=host',
                '-fsdev', f'local,id=results,path={work}/results,security_model=none',
-               '-device', 'virtio-9p-pci,fsdev=results,mount_tag=results']
+               '-device', 'virtio-9p-pci,fsdev=results,mount_tag=results', *options]
+    if not disks:
+        return command
     for controller in CONTROLLERS:
         command += ['-device', controller]
     for name, device in DISKS:
@@ -90,11 +93,13 @@ def qemu_command(kernel, work, machine):
     return command
 
 
-def boot(kernel, work, machine, timeout):
-    """Runs a machine to its end. Returns why it died, or None."""
+def boot(kernel, work, machine, timeout, **kwargs):
+    """Runs a machine to its end. Returns why it died, or None. What follows is for qemu_command()."""
     os.makedirs(f'{work}/{machine}')
+    # Whatever ends us, the machine does not stay behind.
+    command = ['setpriv', '--pdeathsig', 'KILL', *qemu_command(kernel, work, machine, **kwargs)]
     try:
-        r = subprocess.run(qemu_command(kernel, work, machine), capture_output=True, text=True, check=False,
+        r = subprocess.run(command, capture_output=True, text=True, check=False,
                            stdin=subprocess.DEVNULL, timeout=timeout)
     except subprocess.TimeoutExpired:
         return f'no end within {timeout} s'
@@ -105,7 +110,7 @@ def boot(kernel, work, machine, timeout):
     return None
 
 
-def _read(path):
+def read(path):
     try:
         with open(path, encoding='utf-8', errors='replace') as f:
             return f.read()
@@ -127,7 +132,7 @@ def programs(wanted):
     if wanted:
         return {name: found[name] for name in wanted}
     return {name: path for name, path in found.items()
-            if name.startswith('devices/') or '@on_every_kernel' in _read(path)}
+            if name.startswith('devices/') or '@on_every_kernel' in read(path)}
 
 
 def make_plan(arguments):
@@ -168,8 +173,8 @@ class Report:
 
     def program(self, name, results):
         """The tests of one program."""
-        log = _read(f'{results}/{name}.log')
-        ended = json.loads(_read(f'{results}/{name}.json') or '{"status": "did not end", "seconds": 0}')
+        log = read(f'{results}/{name}.log')
+        ended = json.loads(read(f'{results}/{name}.json') or '{"status": "did not end", "seconds": 0}')
         tests = re.findall(r'^(not ok|ok)\b *-? *(\d+)? *-? *(.*)$', log, re.M)
         before = self.failed
         for result, _, rest in tests:
@@ -186,6 +191,23 @@ class Report:
         self.say(f'{name}: {ended["seconds"]:.1f} s')
 
 
+@contextlib.contextmanager
+def run_plan(kernel, plan, names, timeout, **kwargs):
+    """Runs the plan on the machines of these names: the directory of it all, and why each died, or None."""
+    with tempfile.TemporaryDirectory(prefix='blkhist-vm-') as work:
+        initramfs(kernel, work)
+        os.makedirs(f'{work}/results')
+        with open(f'{work}/results/plan.json', 'w', encoding='utf-8') as f:
+            json.dump(plan, f)
+        with concurrent.futures.ThreadPoolExecutor(len(names)) as pool:
+            yield work, list(pool.map(lambda name: boot(kernel, work, name, timeout, **kwargs), names))
+
+
+def console(work, machine):
+    """The end of what it has printed."""
+    return '\n'.join(read(f'{work}/{machine}/console').splitlines()[-80:])
+
+
 def run_kernel(line, kernel, plan, machines):
     """All of a kernel's machines at once."""
     report = Report(line)
@@ -194,23 +216,17 @@ def run_kernel(line, kernel, plan, machines):
         return report
     began = time.monotonic()
     names = [f'machine{i}' for i in range(min(machines, len(plan['commands'])))]
-    with tempfile.TemporaryDirectory(prefix='blkhist-vm-') as work:
-        initramfs(kernel, work)
-        os.makedirs(f'{work}/results')
-        with open(f'{work}/results/plan.json', 'w', encoding='utf-8') as f:
-            json.dump(plan, f)
-        with concurrent.futures.ThreadPoolExecutor(len(names)) as pool:
-            timeout = 3 * plan['commands'][0]['timeout']
-            deaths = list(pool.map(lambda name: boot(kernel, work, name, timeout), names))
+    timeout = 3 * plan['commands'][0]['timeout']
+    with run_plan(kernel, plan, names, timeout) as (work, deaths):
         for item in plan['commands']:
             if item['name'] == 'command':
-                report.lines.append(_read(f'{work}/results/command.log'))
+                report.lines.append(read(f'{work}/results/command.log'))
             else:
                 report.program(item['name'], f'{work}/results')
         for name, death in zip(names, deaths):
             if death:
                 report.add('not ok', death)
-                report.say('\n'.join(_read(f'{work}/{name}/console').splitlines()[-80:]))
+                report.say(console(work, name))
     report.say(f'{os.path.basename(kernel)}: {time.monotonic() - began:.0f} s, {report.passed} passed, '
                f'{report.failed} failed, {report.skipped} skipped')
     return report
