@@ -40,6 +40,7 @@ struct bench_settings {
  */
 struct error *bench_run(const struct bench_settings *settings, struct result *ret) must_check;
 
+bool bench_is_workload(const char *name);
 /* Appends what --help says of them. */
 void bench_help(struct buf *out);
 /* Names of all observers, those with parameters as they are usually given. NULL-terminated. */

@@ -32,6 +32,15 @@ const char *const bench_observers_usual[] = {
 	NULL,
 };
 
+bool bench_is_workload(const char *name)
+{
+	const struct workload_type *type;
+	struct error *err = workload_find(name, &type);
+
+	error_free(err);
+	return !err;
+}
+
 void bench_help(struct buf *out)
 {
 	buf_puts(out, "Workloads:\n");

@@ -65,7 +65,7 @@ static const struct option_spec options[] = {
 };
 
 static const struct command_syntax syntax = {
-	.usage = "[OPTIONS] [-- COMMAND...]",
+	.usage = "[WORKLOAD] [OPTIONS] [-- COMMAND...]",
 	.summary = "Measure what watching costs: a workload under several observers.",
 	.details =
 		"In every round the workload runs once under each observer, in random order. Each is\n"
@@ -157,13 +157,18 @@ static struct error *write_plot(const char *path, const struct result *r)
 static struct error *measure(const struct bench_command *b, const struct operands *command,
 			     struct result *r)
 {
+	/* A word that is a workload's name is no command. */
+	bool named_by_operand = command->n == 1 && !b->workload &&
+				bench_is_workload(command->names[0]);
+	const char *workload = named_by_operand ? command->names[0] : b->workload;
+	unsigned int n_words = named_by_operand ? 0 : (unsigned int)command->n;
 	const char *names[OPTION_LIST_MAX * OBSERVERS_MAX], *devices[DEVICES_NAMED_MAX + 1] = {};
 	cleanup_free char *named = b->devices ? xstrdup(b->devices) : NULL;
 	char *lists[OPTION_LIST_MAX] = {};
 	struct bench_settings s = {
-		.workload = command->n  ? "command" :
-			    b->workload ? b->workload :
-					  "randread",
+		.workload = n_words  ? "command" :
+			    workload ? workload :
+				       "randread",
 		.observers = names,
 		.devices = devices,
 		.overwrite = b->overwrite,
@@ -177,7 +182,7 @@ static struct error *measure(const struct bench_command *b, const struct operand
 	struct error *err;
 
 	try(numbers(b, &s));
-	if (command->n ? !!b->workload : !strcmp(s.workload, "command"))
+	if (n_words ? !!workload : !strcmp(s.workload, "command"))
 		return error_usage("bench: give either a workload or, behind --, a command");
 	split(named, ",", devices, DEVICES_NAMED_MAX);
 	for (unsigned int i = 0; i < b->observers.n; i++) {

@@ -20,6 +20,8 @@
 /* Events of a request that are kept until it has ended: a few requeues and partial completions. */
 #define HELD_EVENTS 6
 #define LOG_MAX 65536
+/* The reader is woken when a buffer is filled to this part; the rest is for until he runs. */
+#define WAKEUP_PART 8
 /* Records that are read of one buffer at a time. */
 #define READ_RECORDS 16384
 /* A request that has been under way for so long is not waited for. */
@@ -307,7 +309,7 @@ static struct error *set_settings(struct recorder *r, const struct kernel_facts 
 	s->slow = o->slow;
 	s->min_ns = (uint64_t)o->min_ns;
 	s->held = o->slow || !o->min_ns ? 0 : HELD_EVENTS;
-	s->wakeup = o->slow ? 0 : (uint32_t)(o->ring_bytes / 2);
+	s->wakeup = o->slow ? 0 : (uint32_t)(o->ring_bytes / WAKEUP_PART);
 	choose_devices(r, devices, o);
 	try(set_section(r, ".rodata.settings", &shared, sizeof(shared)));
 	return set_section(r, ".rodata.record", s, sizeof(*s));

@@ -45,7 +45,7 @@ void recorder_closep(struct recorder **r);
 /* CPUs that have a buffer, and the highest number of one + 1. */
 unsigned int recorder_cpus(const struct recorder *r);
 
-/* To be polled for input: a buffer is half full, or with `slow` not empty. */
+/* To be polled for input: a buffer is filling, or with `slow` not empty. */
 int recorder_fd(const struct recorder *r);
 
 /*

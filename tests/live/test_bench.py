@@ -384,6 +384,7 @@ def wrong_use(_env):
                            (('-O', 'blkhist:seek'), 'request|bios'), (('-O', 'none:1'), 'takes nothing'),
                            (('-O', 'command:'), 'behind the colon'), (('-O', 'blkhist+blkhist'), 'twice'),
                            (('-w', 'nosuch'), 'nosuch'), (('-w', 'randread', '--', 'true'), 'command'),
+                           (('-w', 'randread', 'randrw'), 'command'),
                            (('-w', 'command'), 'command'), (('-r', '5'), 'interval'), (('-r', '201'), 'interval'),
                            (('-r', '6', '--trim', '3'), '--trim'), (('-r', 'many'), '--rounds'),
                            (('--size', '100'), '--size'), (('--seconds', '0'), '--seconds'),
