@@ -16,17 +16,45 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/buf.h"
 #include "core/device.h"
 #include "core/units.h"
 #include "core/util.h"
 
 #define MS 1000
 
-/* Whether any process of the group is there and is no zombie whose parent takes its time. */
+/* Whether a process is of the group and lives: proc(5), stat. */
+static bool is_alive_of(const char *pid, pid_t group)
+{
+	cleanup_free char *path = xasprintf("/proc/%s/stat", pid);
+	cleanup(buf_deinit) struct buf stat = {};
+	struct error *err = buf_read_file(&stat, "the process", path, 4096);
+	const char *name_end = err ? NULL : strrchr(stat.str, ')');
+	char state;
+	int of;
+
+	error_free(err);
+	return name_end && sscanf(name_end, ") %c %*d %d", &state, &of) == 2 && of == group &&
+	       state != 'Z' && state != 'X';
+}
+
+/*
+ * Whether any process of the group lives. Zombies do not: an orphan's is there until the first
+ * process takes it, which in a container may be never.
+ */
 static bool group_is_there(pid_t group)
 {
+	cleanup_closedir DIR *proc = NULL;
+	struct dirent *d;
+
 	waitpid(-group, NULL, WNOHANG);
-	return !kill(-group, 0);
+	if (kill(-group, 0))
+		return false;
+	proc = opendir("/proc");
+	while (proc && (d = readdir(proc)))
+		if (d->d_name[0] >= '1' && d->d_name[0] <= '9' && is_alive_of(d->d_name, group))
+			return true;
+	return !proc;
 }
 
 static bool group_ends(pid_t group, int signum, unsigned int ms)
@@ -122,9 +150,13 @@ static int remove_entry(const char *path, const struct stat *st, int type, struc
 	return remove(path) && errno != ENOENT ? -1 : 0;
 }
 
+/*
+ * FTW_MOUNT would pass over files on overlayfs, which have another device number than directories;
+ * what is mounted inside is a file system that was made there.
+ */
 static struct error *remove_directory(const char *path)
 {
-	if (nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT) && errno != ENOENT)
+	if (nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS) && errno != ENOENT)
 		return error_errno(errno, "cannot remove the directory %s", path);
 	return NULL;
 }
