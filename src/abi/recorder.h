@@ -99,7 +99,7 @@ struct rec_bio {
 	__u64 owner; /* bio->bi_private: with the address, which bio it is */
 	__u64 first_ns;
 	__u32 held_n;
-	__u32 sent; /* held events have been sent, for a part that was split off */
+	__u32 sent; /* of these, for a part that was split off and has ended before */
 	__u32 pid;
 	char name[16];
 	__u32 unused;

@@ -472,18 +472,18 @@ static __noinline int bio_keep(struct bio *bio, struct rec_event *e, bool begins
 	return 0;
 }
 
-static __always_inline void bio_send_held(struct rec_bio *entry, struct rec_disk *disk)
+/* What has been sent already, for a part that was split off, is not sent again. */
+static __noinline int bio_send_held(struct rec_bio *entry, struct rec_disk *disk)
 {
-	if (entry->sent)
-		return;
-	entry->sent = 1;
 	for (__u32 i = 0; i < REC_BIO_HELD; i++) {
 		if (i >= entry->held_n)
 			break;
 		/* Of a bio whose Q only its times are kept for. */
-		if (entry->held[i].kind == REC_EVENT)
+		if (i >= entry->sent && entry->held[i].kind == REC_EVENT)
 			send_event(&entry->held[i], disk);
 	}
+	entry->sent = entry->held_n;
+	return 0;
 }
 
 /* A global function: the verifier looks at it once, however often it is called. */
