@@ -20,6 +20,7 @@ import subprocess
 import sys
 import time
 
+import records
 from lib import (KIB, MIB, OPS, Env, Skip, between, blkhist, equal, read_file, row_bound, show, verify,
                  write_file)
 
@@ -447,42 +448,7 @@ BLKTRACESTART = 0x1274
 BLKTRACESTOP = 0x1275
 BLKTRACETEARDOWN = 0x1276
 SETUP = struct.Struct('=32sHxxIIxxxxQQIxxxx')
-# Magic number with version, sequence, time, sector, bytes, action, pid, device, CPU, error, length of what follows.
-# In version 8 action and pid have changed places.
-RECORDS = {0x65617407: struct.Struct('=IIQQIIIIIHH'), 0x65617408: struct.Struct('=IIQQIIQIIHH12x')}
-VERSION_8 = 0x65617408
 BUFFERS, BUFFER_SIZE = 4, 512 * 1024
-
-# Of include/uapi/linux/blktrace_api.h: events, and categories, which stand 16 bits above.
-EVENTS = {1: 'queue', 6: 'requeue', 7: 'issue', 8: 'complete'}
-CATEGORIES = {'queue': 0x10, 'requeue': 0x20, 'issue': 0x40, 'complete': 0x80}
-WRITE, FLUSH, PASSTHROUGH, NOTIFY, DISCARD = 0x2, 0x4, 0x200, 0x400, 0x2000
-
-Event = collections.namedtuple('Event', 'time sector bytes action op error')
-
-
-def _operation(category):
-    if category & PASSTHROUGH:
-        return 'passthrough'
-    if category & DISCARD:
-        return 'discard'
-    if category & FLUSH and not category & WRITE:
-        return 'flush'
-    return 'write' if category & WRITE else 'read'
-
-
-def read_trace(data):
-    """The events of a blktrace file, of those actions that are counted here."""
-    at = 0
-    while at < len(data):
-        [magic] = struct.unpack_from('=I', data, at)
-        assert magic in RECORDS, f'magic number of a trace record: {magic:#x}'
-        _, _, ns, sector, size, action, pid, _, _, error, payload = RECORDS[magic].unpack_from(data, at)
-        action = pid if magic == VERSION_8 else action
-        at += RECORDS[magic].size + payload
-        category = action >> 16
-        if not category & NOTIFY and action & 0xff in EVENTS:
-            yield Event(ns, sector, size, EVENTS[action & 0xff], _operation(category), error)
 
 
 class Trace:
@@ -493,7 +459,7 @@ class Trace:
 
     def __init__(self, name, actions=('issue', 'complete', 'requeue')):
         self.name = name
-        self.mask = sum(CATEGORIES[a] for a in actions)
+        self.mask = sum(records.CATEGORIES[a.upper()] for a in actions)
         self.events = []
 
     def __enter__(self):
@@ -509,27 +475,26 @@ class Trace:
             directory = f'{DEBUGFS}/block/{self.name}'
             equal(int(read_file(f'{directory}/dropped')), 0, 'events that the trace lacks')
             for path in glob.glob(f'{directory}/trace[0-9]*'):
-                with open(path, 'rb') as f:
-                    self.events += read_trace(f.read())
+                self.events += (r for r in records.read(path) if r.kind in 'QRDC')
         finally:
             fcntl.ioctl(self._fd, BLKTRACETEARDOWN)
             os.close(self._fd)
         self.events.sort(key=lambda e: e.time)
 
-    def counts(self, action):
+    def counts(self, kind):
         """Events by operation."""
-        return dict(collections.Counter(e.op for e in self.events if e.action == action))
+        return dict(collections.Counter(e.op for e in self.events if e.kind == kind))
 
     def taken_back(self):
         """Issues that ended in a requeue. Holds for requests none of which begins where another ends."""
         at_device, counts = set(), collections.Counter()
         for e in self.events:
-            if e.action == 'requeue' and (e.op, e.sector) in at_device:
+            if e.kind == 'R' and (e.op, e.sector) in at_device:
                 counts[e.op] += 1
             at_device.discard((e.op, e.sector))
-            if e.action == 'issue':
+            if e.kind == 'D':
                 at_device.add((e.op, e.sector))
-            elif e.action == 'complete':  # what is left of it, if it was a partial completion
+            elif e.kind == 'C':  # what is left of it, if it was a partial completion
                 at_device.add((e.op, e.sector + e.bytes // 512))
         return counts
 
@@ -537,7 +502,7 @@ class Trace:
         """Completed, by operation, without those that have none."""
         total = collections.Counter()
         for e in self.events:
-            if e.action == 'complete' and e.op in OPS:
+            if e.kind == 'C' and e.op in OPS:
                 total[e.op] += e.bytes
         return {op: n for op, n in total.items() if n}
 
@@ -574,9 +539,9 @@ def check_against_trace(device, trace, asked=None, forced=0):
     snapshot = show(device.name)
     # Losses are not of a device; all others are idle.
     losses = snapshot.losses = {name: n - trace.losses.get(name, 0) for name, n in snapshot.losses.items()}
-    requeues, completions = trace.counts('requeue'), trace.counts('complete')
+    requeues, completions = trace.counts('R'), trace.counts('C')
     requests, services = snapshot.counts(device.name), snapshot.counts(device.name, 'service')
-    missed = subtract(trace.counts('issue'), trace.taken_back(), services)
+    missed = subtract(trace.counts('D'), trace.taken_back(), services)
     equal(sum(missed.values()), losses['no_issue'], f'D without R and service times: {missed}, and no_issue')
     between(0, losses['no_issue'], losses['nested'], 'missed issues, of skipped runs')
     equal(sum(requeues.get(op, 0) for op in OPS), losses['requeued'], 'R, and requeued')

@@ -81,10 +81,10 @@ def check_bios(env, device, kinds=('read', 'write'), flushes=3, in_place=False):
     equal({k for d, k, _ in snapshot.hists if d == device.name}, {'request', 'seek'}, 'kinds')
     # The trace has an empty flush as a write of nothing.
     queued = collections.Counter('flush' if e.op == 'write' and not e.bytes else e.op for e in trace.events
-                                 if e.action == 'queue')
+                                 if e.kind == 'Q')
     equal(dict(queued), expected, 'Q')
     if not in_place:
-        equal(trace.counts('complete'), trace.counts('queue'), 'C and Q')
+        equal(trace.counts('C'), trace.counts('Q'), 'C and Q')
     for op in kinds:
         hist = snapshot.get(device.name, 'request', op)
         bounds = hist.data['size_bounds']
@@ -244,7 +244,7 @@ def large_bios_are_counted_once(env):
         for i in range(6):
             disk.read(i * MIB, 256 * KIB)
     snapshot = show(device.name)
-    equal(snapshot.counts(device.name), {'read': 2 * trace.counts('queue')['read']}, 'bios')
+    equal(snapshot.counts(device.name), {'read': 2 * trace.counts('Q')['read']}, 'bios')
     equal(snapshot.bytes(device.name), {'read': 12 * 256 * KIB}, 'bytes')
     assert snapshot.losses['early'] == 0, snapshot.losses
     verify(device.name)

@@ -96,7 +96,7 @@ def failed_requests_are_requests(env):
                     function(i * 4 * KIB, 4 * KIB)
             disk.read(MIB + i * 4 * KIB, 4 * KIB)
     equal(counts_of(disk.log), {'read': 10}, 'successful')
-    equal(sum(e.error != 0 for e in trace.events if e.action == 'complete'), 20, 'failed')
+    equal(sum(e.error != 0 for e in trace.events if e.kind == 'C'), 20, 'failed')
     check_against_trace(device, trace, dict(read=20, write=10))
 
 

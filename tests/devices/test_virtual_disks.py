@@ -57,10 +57,10 @@ def forced_writes(env):
             for i in range(7):
                 os.pwritev(disk.fd, [memoryview(disk.buffer)[:64 * KIB]], i * 128 * KIB, os.RWF_DSYNC)
         done = difference(diskstats(device.name)[device.name], before)
-        empty = sum(e.action == 'complete' and e.op == 'write' and not e.bytes for e in trace.events)
+        empty = sum(e.kind == 'C' and e.op == 'write' and not e.bytes for e in trace.events)
         forced = empty - show(device.name).losses['unissued'] + trace.losses['unissued']
         equal(forced, 7 if device.queue('fua') == '0' else 0, 'writes that are completed twice')
-        if trace.counts('issue').get('write'):
+        if trace.counts('D').get('write'):
             snapshot = check_against_trace(device, trace, forced=forced)
         else:
             print(f'# the trace of {device.name} has no forced writes')

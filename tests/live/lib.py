@@ -439,6 +439,14 @@ def read_file(path):
         return f.read().strip()
 
 
+def scratch(env):
+    """A directory in memory, of this test and of the user that blkhist runs as."""
+    path = env.enter_context(tempfile.TemporaryDirectory(prefix='blkhist-test-', dir='/dev/shm'))
+    if UNPRIVILEGED:
+        os.chown(path, USER, USER)
+    return path
+
+
 def settle():
     """udev, where there is one, looks at new devices; wait until it has."""
     with contextlib.suppress(FileNotFoundError):

@@ -1,20 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
 """Times are right: bounded from both sides by the clock of the load itself."""
-import contextlib
-import fcntl
-import os
-import shutil
-import subprocess
-import tempfile
 import threading
 import time
 
-from lib import (KIB, MIB, TIMED, Disk, Skip, between, equal, main, on_every_kernel, read_file, rounds, show, test,
-                 unseen, verify)
-
-FIFREEZE = 0xC0045877
-FITHAW = 0xC0045878
+from delays import frozen_below, in_flight
+from lib import (KIB, MIB, TIMED, Skip, between, equal, main, on_every_kernel, read_file, rounds, show, test, unseen,
+                 verify)
 
 
 def at_most(h, bound):
@@ -106,39 +98,6 @@ def sums_under_load(env):
         in_flight_mean = total / (job['job_runtime'] * 10**6)
         assert in_flight_mean <= depth * 1.01, f'{in_flight_mean} in flight at depth {depth}'
         print(f'# depth {depth}: {in_flight_mean:.1f} in flight, {total / sum(counts.values()):.0f} ns each')
-
-
-@contextlib.contextmanager
-def frozen_below(env, loop):
-    """
-    A loop device over a file on a file system that can be frozen: its writes take as long as we
-    please. Gives the loop device and functions that freeze and thaw.
-    """
-    if not shutil.which('mkfs.ext4') or 'ext4' not in read_file('/proc/filesystems').split():
-        raise Skip('needs ext4')
-    subprocess.run(['mkfs.ext4', '-q', '-F', loop.path], check=True)
-    directory = tempfile.mkdtemp(prefix='blkhist-test-', dir='/dev/shm')
-    env.callback(os.rmdir, directory)
-    subprocess.run(['mount', loop.path, directory], check=True)
-    env.callback(subprocess.run, ['umount', directory], check=True)
-    fd = os.open(directory, os.O_RDONLY)
-    top = env.loop(16 * MIB, attach=False)
-    top.attach(directory)
-    env.callback(top.detach)
-    # Blocks that exist, so that a write is only a write.
-    with contextlib.closing(Disk(top.path)) as disk:
-        for i in range(16):
-            disk.write(i * MIB, MIB)
-    try:
-        yield top, lambda: fcntl.ioctl(fd, FIFREEZE, 0), lambda: fcntl.ioctl(fd, FITHAW, 0)
-    finally:
-        with contextlib.suppress(OSError):
-            fcntl.ioctl(fd, FITHAW, 0)
-        os.close(fd)
-
-
-def in_flight(name):
-    return sum(map(int, read_file(f'/sys/block/{name}/inflight').split()))
 
 
 @test
