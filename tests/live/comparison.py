@@ -244,6 +244,7 @@ def blkiomon(path):
         assert data, 'blkiomon has ended'
         out += data
     process.stdin.close()
+    process.stdout.read()
     process.stdout.close()
     equal(process.wait(10), 0, 'exit status of blkiomon')
     texts = re.findall(rb'(\w+) histogram [^:]*:\n(.*?)\n(?=\S)', out, re.S)
