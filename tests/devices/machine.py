@@ -21,7 +21,7 @@ import sys
 import time
 
 import records
-from lib import (KIB, MIB, OPS, Env, Skip, between, blkhist, equal, read_file, row_bound, show, verify,
+from lib import (KIB, MIB, OPS, Env, Skip, between, blkhist, equal, on_cpu, read_file, row_bound, show, verify,
                  write_file)
 
 # What the whole program acquires; a test has an Env of its own.
@@ -336,17 +336,6 @@ def counts_of(*logs):
     """How many there were, by operation."""
     counts = {op: sum(len(log.get(op, ())) for log in logs) for op in OPS}
     return {op: n for op, n in counts.items() if n}
-
-
-@contextlib.contextmanager
-def on_cpu(cpu):
-    """For this thread only."""
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {cpu})
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
 
 
 def check_known_times(hist, low_ns, log):

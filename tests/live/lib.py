@@ -439,6 +439,21 @@ def read_file(path):
         return f.read().strip()
 
 
+@contextlib.contextmanager
+def on_cpu(cpu):
+    """For this thread only."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {cpu})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def first_sector(partition):
+    return int(read_file(f'/sys/class/block/{partition}/start'))
+
+
 def scratch(env):
     """A directory in memory, of this test and of the user that blkhist runs as."""
     path = env.enter_context(tempfile.TemporaryDirectory(prefix='blkhist-test-', dir='/dev/shm'))

@@ -4,8 +4,8 @@
 import os
 import random
 
-from lib import (KIB, MIB, TIMED, add_cells, blkhist, difference, diskstats, equal, main, on_every_kernel,
-                 read_file, row_bound, show, test, verify)
+from lib import (KIB, MIB, TIMED, add_cells, blkhist, difference, diskstats, equal, first_sector, main,
+                 on_every_kernel, row_bound, show, test, verify)
 
 SIZES = (512, 1 * KIB, 4 * KIB, 4 * KIB + 512, 8 * KIB, 64 * KIB, 128 * KIB, 128 * KIB + 512, 512 * KIB)
 
@@ -282,10 +282,6 @@ def seek_is_of_the_disk_and_in_the_partition_of_the_arriving_request(env):
     equal((snapshot.get(p2, 'seek').count, snapshot.get(p2, 'seek').sum), (20, 10 * (gap - 8)), p2)
     equal(snapshot.get(p2, 'seek').by_bound()[0], 10, 'sequential within the second partition')
     equal(snapshot.get(loop.name, 'seek').count, 29, 'whole disk')
-
-
-def first_sector(partition):
-    return int(read_file(f'/sys/class/block/{partition}/start'))
 
 
 @test
