@@ -74,7 +74,7 @@ static struct error *follow(struct slow *slow, int signals)
 	while (!done) {
 		cleanup(buf_deinit) struct buf out = {};
 
-		if (poll(fds, ARRAY_SIZE(fds), -1) < 0)
+		if (poll(fds, ARRAY_SIZE(fds), slow_timeout_ms(slow)) < 0)
 			return error_errno(errno, "cannot wait for slow requests");
 		if (fds[0].revents)
 			break;

@@ -12,6 +12,8 @@
 
 /* Per CPU; some two thousand requests. */
 #define RING_BYTES 262144
+/* The buffer of another CPU may have one that ended before. */
+#define HOLD_MS 50
 
 struct slow {
 	const struct slow_options *options;
@@ -20,7 +22,7 @@ struct slow {
 	struct recorder *recorder;
 	struct recorder_sink sink;
 	struct cgroups cgroups;
-	struct rec_slow *requests; /* of one reading */
+	struct rec_slow *requests; /* that have not been shown */
 	unsigned int n, size;
 	int64_t realtime; /* CLOCK_REALTIME less CLOCK_MONOTONIC, ns */
 	int64_t second;   /* that the lines are counted of */
@@ -154,17 +156,20 @@ static bool may_show(struct slow *s)
 	return s->lines++ < s->options->rate;
 }
 
-struct error *slow_read(struct slow *s, struct buf *out, bool *done)
+int slow_timeout_ms(const struct slow *s)
+{
+	return s->n ? HOLD_MS : -1;
+}
+
+/* Those that ended before @until_ns; of others one that ended earlier may still come. */
+static struct error *show_until(struct slow *s, uint64_t until_ns, struct buf *out, bool *done)
 {
 	uint64_t count = s->options->count;
-	bool more;
+	unsigned int i = 0;
 
-	s->n = 0;
-	s->realtime = clock_ns(CLOCK_REALTIME) - clock_ns(CLOCK_MONOTONIC);
-	try(recorder_read(s->recorder, &more, NULL));
 	if (s->n)
 		qsort(s->requests, s->n, sizeof(*s->requests), compare);
-	for (unsigned int i = 0; i < s->n && !(count && s->shown == count); i++) {
+	for (; i < s->n && s->requests[i].time < until_ns && !(count && s->shown == count); i++) {
 		if (!may_show(s)) {
 			s->not_shown++;
 			continue;
@@ -172,17 +177,33 @@ struct error *slow_read(struct slow *s, struct buf *out, bool *done)
 		try(show(s, &s->requests[i], out));
 		s->shown++;
 	}
+	s->n -= i;
+	if (i)
+		memmove(s->requests, s->requests + i, s->n * sizeof(*s->requests));
 	*done = count && s->shown == count;
 	return NULL;
+}
+
+struct error *slow_read(struct slow *s, struct buf *out, bool *done)
+{
+	uint64_t now = (uint64_t)clock_ns(CLOCK_MONOTONIC);
+	bool more;
+
+	s->realtime = clock_ns(CLOCK_REALTIME) - (int64_t)now;
+	try(recorder_read(s->recorder, &more, NULL));
+	return show_until(s, now - HOLD_MS * 1000000ull, out, done);
 }
 
 struct error *slow_end(struct slow *s, struct buf *out)
 {
 	struct recorder_losses losses;
-	bool done;
+	bool done, more;
 
 	recorder_detach(s->recorder);
-	try(slow_read(s, out, &done));
+	do {
+		try(recorder_read(s->recorder, &more, NULL));
+	} while (more);
+	try(show_until(s, UINT64_MAX, out, &done));
 	try(recorder_losses(s->recorder, &losses));
 	if (s->options->json)
 		slow_json_end(s->not_shown, losses.lost, out);

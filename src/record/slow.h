@@ -24,7 +24,9 @@ void slow_closep(struct slow **s);
 
 /* To be polled for input. */
 int slow_fd(const struct slow *s);
-/* Appends what has come; *@done: that was the last line. */
+/* How long to wait at most; -1: for ever. */
+int slow_timeout_ms(const struct slow *s);
+/* Appends what has come, in order of completion; *@done: that was the last line. */
 struct error *slow_read(struct slow *s, struct buf *out, bool *done) must_check;
 /* Detaches, and appends what has come until then, and what was not shown or lost. */
 struct error *slow_end(struct slow *s, struct buf *out) must_check;
