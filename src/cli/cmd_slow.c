@@ -11,7 +11,7 @@
 #include "record/slow.h"
 
 struct slow_settings {
-	const char *min_time, *ops, *count, *rate, *format;
+	const char *devices, *min_time, *ops, *count, *rate, *format;
 };
 
 static const struct slow_settings defaults = {
@@ -21,6 +21,8 @@ static const struct slow_settings defaults = {
 };
 
 static const struct option_spec options[] = {
+	{ "device", 'd', OPTION_STRING, offsetof(struct slow_settings, devices), "NAME,...",
+	  "only these disks and partitions, as if named without it" },
 	{ "min-time", 0, OPTION_STRING, offsetof(struct slow_settings, min_time), "TIME",
 	  "request time that is slow (default 10ms)" },
 	{ "op", 'o', OPTION_STRING, offsetof(struct slow_settings, ops), "OP,...",
@@ -97,6 +99,7 @@ static struct error *run(void *settings, const struct operands *operands, int *s
 	(void)status;
 	try(parse(s, &o));
 	try(device_list_read(system_paths.root, &devices));
+	try(devices_chosen_parse(&devices, s->devices, &chosen));
 	for (int i = 0; i < operands->n; i++)
 		try(devices_chosen_add(&devices, operands->names[i], &chosen));
 	o.devices = chosen.devices;

@@ -192,8 +192,8 @@ def by_device_and_operation(env):
     env.start()
     disks = {name: env.disk(f'/dev/{name}') for name in (loop.name, p1, p2, other.name)}
     choices = {(): (4, 'read', 'write'), (loop.name,): (3, 'read', 'write'), (p1,): (1, 'read', 'write'),
-               (p2, other.name): (2, 'read', 'write'), (f'/dev/{p1}', '--op', 'write'): (1, 'write'),
-               (loop.name, '--op', 'read'): (3, 'read')}
+               ('-d', f'{p2},{other.name}'): (2, 'read', 'write'), (f'/dev/{p1}', '--op', 'write'): (1, 'write'),
+               (loop.name, '--op', 'read'): (3, 'read'), ('-d', p2, other.name): (2, 'read', 'write')}
     with contextlib.ExitStack() as stack:
         running = {args: stack.enter_context(Slow(env, '--min-time', '1ns', '-r', '1000000', *args))
                    for args in choices}
