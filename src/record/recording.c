@@ -128,14 +128,18 @@ static struct error *run(struct recording *r, int signals, struct recording_resu
 	return NULL;
 }
 
+static void recording_deinit(struct recording *r)
+{
+	writer_closep(&r->writer);
+	recorder_closep(&r->recorder);
+	order_deinit(&r->order);
+}
+
 struct error *recording_run(const struct live_paths *paths, const struct device_list *devices,
 			    const struct recording_options *options, int signals,
 			    struct recording_result *ret)
 {
-	cleanup(writer_closep) struct writer *writer = NULL;
-	cleanup(recorder_closep) struct recorder *recorder = NULL;
-	cleanup(order_deinit) struct order order = {};
-	struct recording r = { .options = options };
+	cleanup(recording_deinit) struct recording r = { .options = options };
 	const struct recorder_sink sink = { &r, on_event, on_process, NULL };
 	struct writer_options w = {
 		.path = options->path,
@@ -147,19 +151,18 @@ struct error *recording_run(const struct live_paths *paths, const struct device_
 	struct error *err;
 
 	/* First what may be refused, so that nothing is left behind then. */
-	try(recorder_open(paths, devices, &options->recorder, &sink, &recorder));
-	w.n_cpus = recorder_cpus(recorder);
-	try(writer_open(&w, &writer));
-	order_init(&order, w.n_cpus);
-	r.recorder = recorder;
-	r.writer = writer;
-	r.order = order;
+	try(recorder_open(paths, devices, &options->recorder, &sink, &r.recorder));
+	w.n_cpus = recorder_cpus(r.recorder);
+	try(writer_open(&w, &r.writer));
+	order_init(&r.order, w.n_cpus);
 	err = add_disks(&r, devices);
 	if (err) {
-		writer_abandon(writer);
+		writer_abandon(r.writer);
 		return err;
 	}
 	err = run(&r, signals, ret);
-	order = r.order;
+	/* What other files still wait for may find room. */
+	if (err)
+		error_free(writer_flush(r.writer));
 	return err;
 }
