@@ -153,6 +153,8 @@ def under_load(env, kind):
     began = done([busy])[busy]
     fio = env.fio(dict(filename=f'/dev/{busy}', rw='randrw', bs='4k', iodepth=2, rate_iops=100), size=8 * MIB,
                   runtime=600)
+    # A fio that is interrupted before it has begun prints nothing.
+    wait_for(lambda: done([busy])[busy] != began, 'I/O of fio')
     totals, deadline = Totals(), time.monotonic() + SECONDS
     while totals.disks < WANTED and time.monotonic() < deadline:
         come_and_go(kind, kind.at_once, totals, ready)

@@ -515,8 +515,10 @@ def each_event_alone(env):
         differ = alike(events, *letters)
         differ.subtract(alike(whole, *letters))
         equal({k: n for k, n in differ.items() if n}, {}, f'-a {name}, and all')
-        equal({e.kind for e in events.all} - set(letters), {'A'} if name in ('issue', 'complete') else set(),
-              f'with -a {name}')
+        # Before 5.12 an empty write belongs to the disk, so that its C has no A.
+        others = {e.kind for e in events.all} - set(letters)
+        allowed = [{'A'}] if name == 'issue' else [set(), {'A'}] if name == 'complete' else [set()]
+        assert others in allowed, f'with -a {name}: {others}'
         equal(gaps(recorder.files()), 0, f'gaps with -a {name}')
     equal(sum(sum(remaps(of, (p1, p2))[p1].values()) for of in recorders['issue'].files().values()), 20,
           'D of the partition')
