@@ -126,12 +126,12 @@ class Recorder:
         summary, *notes = self.text.splitlines()
         self.events, self.lost = number(summary, 'events?'), number(summary, 'lost')
         assert all(note.startswith('Note: ') for note in notes), self.text
-        skipped = [note for note in notes if 'skipped' in note]
+        skipped = [note for note in notes if 'more events may be missing' in note]
         equal(len(notes) - len(skipped), 1 if self.lost else 0, f'notes on what is lost: {self.text}')
         if self.lost:
             self.at_end = number(self.text, 'of the lost events')
         if skipped:
-            raise Hidden(f'the kernel has skipped programs: {skipped}')
+            raise Hidden(f'events that may be missing: {skipped}')
 
     def files(self, name=None):
         """Records by CPU, in their order."""
