@@ -32,6 +32,7 @@
 
 /* Operations as the kernel's stat groups have them (include/linux/blk_types.h, op_stat_group()). */
 enum blk_op { OP_READ, OP_WRITE, OP_DISCARD, OP_FLUSH, OP_NR };
+#define OPS_ALL ((1u << OP_NR) - 1)
 
 /* Histogram kinds. The first KIND_TIMED are 2-D (time by size), in ns; KIND_SEEK is 1-D, sectors. */
 enum hist_kind {

@@ -162,7 +162,6 @@ struct recorder_settings {
 	__u32 bio_at[REC_POINTS];                     /* which argument is the bio, or request */
 	struct rec_chosen chosen[REC_CHOSEN_MAX];
 };
-#define REC_OPS_ALL ((1u << OP_NR) - 1)
 
 ABI_SIZE(struct rec_event, 64);
 ABI_SIZE(struct rec_slow, 104);

@@ -148,18 +148,24 @@ static struct error *start_and_stop_blkhist(struct observer *o, struct context *
 
 /* --- blkhist record --- */
 
-static bool record_is_ready(struct context *c)
+/* Of every device; without devices any will do. */
+static bool traces_begin(const struct context *c, const char *dir)
 {
 	for (unsigned int i = 0; i < c->n_devices; i++) {
-		cleanup_free char *file = xasprintf("%s/record/%s.blktrace.0", c->trace_dir,
-						    device_base(c->devices[i]));
+		cleanup_free char *file =
+			xasprintf("%s/%s.blktrace.0", dir, device_base(c->devices[i]));
 
 		if (access(file, F_OK))
 			return false;
 	}
+	return !access(dir, F_OK);
+}
+
+static bool record_is_ready(struct context *c)
+{
 	cleanup_free char *dir = trace_file(c, "record");
 
-	return !access(dir, F_OK);
+	return traces_begin(c, dir);
 }
 
 /* The last item may be a time: "issue,complete,10ms". */
@@ -213,14 +219,7 @@ static bool accepts_mask(const char *mask)
 
 static bool blktrace_is_ready(struct context *c)
 {
-	for (unsigned int i = 0; i < c->n_devices; i++) {
-		cleanup_free char *file =
-			xasprintf("%s/%s.blktrace.0", c->trace_dir, device_base(c->devices[i]));
-
-		if (access(file, F_OK))
-			return false;
-	}
-	return true;
+	return traces_begin(c, c->trace_dir);
 }
 
 static struct error *start_blktrace(struct observer *o, struct context *c)

@@ -42,7 +42,7 @@ struct error *trace_dir_empty(struct context *c)
 	return NULL;
 }
 
-static double adding_bytes(const char *path)
+double directory_bytes(const char *path)
 {
 	cleanup_closedir DIR *dir = opendir(path);
 	const struct dirent *e;
@@ -56,16 +56,11 @@ static double adding_bytes(const char *path)
 		if (S_ISDIR(st.st_mode)) {
 			cleanup_free char *below = xasprintf("%s/%s", path, e->d_name);
 
-			sum += adding_bytes(below);
+			sum += directory_bytes(below);
 		} else
 			sum += (double)st.st_size;
 	}
 	return sum;
-}
-
-double directory_bytes(const char *path)
-{
-	return adding_bytes(path);
 }
 
 struct error *mount_if_missing(struct context *c, const char *type, const char *path,

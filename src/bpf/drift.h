@@ -151,18 +151,31 @@ static __always_inline struct gendisk *bio_disk(struct bio *bio)
 }
 
 /*
+ * An argument of a tracepoint. In assembly, as the compiler would add to the pointer, which the
+ * verifier refuses; which one it is must be known when the program is loaded.
+ */
+static __always_inline void *argument(const __u64 *ctx, __u32 at)
+{
+	void *p;
+
+	if (at == 3)
+		asm volatile("%0 = *(u64 *)(%1 + 24)" : "=r"(p) : "r"(ctx));
+	else if (at == 2)
+		asm volatile("%0 = *(u64 *)(%1 + 16)" : "=r"(p) : "r"(ctx));
+	else if (at == 1)
+		asm volatile("%0 = *(u64 *)(%1 + 8)" : "=r"(p) : "r"(ctx));
+	else
+		asm volatile("%0 = *(u64 *)(%1 + 0)" : "=r"(p) : "r"(ctx));
+	return p;
+}
+
+/*
  * The bio that block_bio_queue and block_split are about; the queue came before it until 5.11
- * (a54895fa057c). In assembly, as the compiler would add to the pointer, which the verifier refuses.
+ * (a54895fa057c).
  */
 static __always_inline struct bio *bio_argument(const __u64 *ctx)
 {
-	struct bio *bio;
-
-	if (settings.queue_first)
-		asm volatile("%0 = *(u64 *)(%1 + 8)" : "=r"(bio) : "r"(ctx));
-	else
-		asm volatile("%0 = *(u64 *)(%1 + 0)" : "=r"(bio) : "r"(ctx));
-	return bio;
+	return argument(ctx, settings.queue_first);
 }
 
 /*

@@ -230,7 +230,7 @@ static __noinline bool is_chosen(__u32 disk, __u32 device, __u64 sector)
 
 static __always_inline bool op_is_chosen(__u32 op, __u32 group)
 {
-	return record.ops == REC_OPS_ALL || (!op_is_passthrough(op) && record.ops & 1u << group);
+	return record.ops == OPS_ALL || (!op_is_passthrough(op) && record.ops & 1u << group);
 }
 
 /* --- what an event says --- */
@@ -718,22 +718,6 @@ static __always_inline int request_complete(struct rec_cpu *cpu, struct request 
 	return 0;
 }
 
-/* As bio_argument(), for whatever an argument is; @at is a constant. */
-static __always_inline void *argument(const __u64 *ctx, __u32 at)
-{
-	void *p;
-
-	if (at == 3)
-		asm volatile("%0 = *(u64 *)(%1 + 24)" : "=r"(p) : "r"(ctx));
-	else if (at == 2)
-		asm volatile("%0 = *(u64 *)(%1 + 16)" : "=r"(p) : "r"(ctx));
-	else if (at == 1)
-		asm volatile("%0 = *(u64 *)(%1 + 8)" : "=r"(p) : "r"(ctx));
-	else
-		asm volatile("%0 = *(u64 *)(%1 + 0)" : "=r"(p) : "r"(ctx));
-	return p;
-}
-
 /* Defines a program, and the one behind it that makes good what was skipped. */
 #define PROGRAM(tracepoint, name, point, call)             \
 	SEC("tp_btf/" tracepoint)                          \
@@ -965,7 +949,7 @@ static __noinline int plug_event(struct rec_cpu *cpu, struct request_queue *q, _
 	struct rec_disk *counts;
 	struct rec_event e;
 
-	if (record.min_ns || record.ops != REC_OPS_ALL || !device)
+	if (record.min_ns || record.ops != OPS_ALL || !device)
 		return 0;
 	event_init(cpu, &e, now, device);
 	if (!is_chosen(device, device, 0))

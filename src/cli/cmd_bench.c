@@ -7,6 +7,7 @@
 
 #include "bench/bench.h"
 #include "cli/command.h"
+#include "cli/settings.h"
 #include "core/timefmt.h"
 #include "core/units.h"
 #include "core/util.h"
@@ -81,10 +82,8 @@ static struct error *number(const char *option, const char *text, unsigned int m
 			    unsigned int max, unsigned int *ret)
 {
 	uint64_t value;
-	struct error *err = parse_u64(text, min, max, &value);
 
-	if (err)
-		return error_prefix(err, "bench: --%s", option);
+	try(number_parse("bench", option, text, min, max, &value));
 	*ret = (unsigned int)value;
 	return NULL;
 }
@@ -106,11 +105,8 @@ static struct error *numbers(const struct bench_command *b, struct bench_setting
 	try(number("depth", b->depth, 1, 65536, &s->depth));
 	try(number("iops", b->iops, 1, 1000000000, &s->iops));
 	s->seed = (uint64_t)clock_ns(CLOCK_REALTIME) / 1000000000;
-	if (b->seed) {
-		err = parse_u64(b->seed, 0, INT64_MAX, &s->seed);
-		if (err)
-			return error_prefix(err, "bench: --seed");
-	}
+	if (b->seed)
+		try(number_parse("bench", "seed", b->seed, 0, INT64_MAX, &s->seed));
 	return NULL;
 }
 

@@ -2,7 +2,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/command.h"
 #include "cli/recorder.h"
@@ -17,7 +16,7 @@ struct record_settings {
 
 static const struct record_settings defaults = { .events = "issue,complete", .buffer = "2048" };
 
-#define BUFFER_MIN 64 /* KiB */
+#define BUFFER_MIN 64 /* KiB: the largest page that there is */
 #define BUFFER_MAX 65536
 
 static const struct option_spec options[] = {
@@ -101,15 +100,6 @@ static struct error *events_parse(const char *list, unsigned int *ret)
 	return NULL;
 }
 
-static size_t power_of_two(size_t n)
-{
-	size_t p = (size_t)sysconf(_SC_PAGESIZE);
-
-	while (p < n)
-		p *= 2;
-	return p;
-}
-
 static struct error *parse(const struct record_settings *s, struct recording_options *o)
 {
 	uint64_t kib;
@@ -118,7 +108,7 @@ static struct error *parse(const struct record_settings *s, struct recording_opt
 		return error_usage("record: it is not said where to; give a directory, or - for "
 				   "standard output: blkhist record -o DIR");
 	o->path = s->output;
-	o->recorder.ops = REC_OPS_ALL;
+	o->recorder.ops = OPS_ALL;
 	try(events_parse(s->events, &o->recorder.events));
 	if (s->ops)
 		try(blk_ops_parse(s->ops, &o->recorder.ops));

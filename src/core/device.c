@@ -257,12 +257,33 @@ bool device_list_has_bios(const struct device_list *list)
 	return false;
 }
 
-const struct device *device_by_number(const struct device_list *list, uint32_t major,
-				      uint32_t minor)
+uint32_t device_number(const struct device *device)
+{
+	return device->name.major << 20 | device->name.minor;
+}
+
+const struct device *device_by_number(const struct device_list *list, uint32_t number)
 {
 	for (unsigned int i = 0; i < list->n; i++)
-		if (list->devices[i].name.major == major && list->devices[i].name.minor == minor)
+		if (device_number(&list->devices[i]) == number)
 			return &list->devices[i];
+	return NULL;
+}
+
+struct error *device_by_number_now(const char *root, struct device_list *list, uint32_t number,
+				   const struct device **ret)
+{
+	const struct device *found = device_by_number(list, number);
+
+	if (!found) {
+		struct device_list now = {};
+
+		try(device_list_read(root, &now));
+		device_list_deinit(list);
+		*list = now;
+		found = device_by_number(list, number);
+	}
+	*ret = found;
 	return NULL;
 }
 

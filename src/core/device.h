@@ -46,9 +46,14 @@ void device_list_sort(struct device_list *list);
 /* The name that the kernel gives to a partition. */
 void partition_name(const char disk[DEVICE_NAME_MAX], uint32_t partno, char ret[DEVICE_NAME_MAX]);
 
-/* By number, a disk or partition; NULL if there is none. */
-const struct device *device_by_number(const struct device_list *list, uint32_t major,
-				      uint32_t minor);
+/* major << 20 | minor, as the kernel and traces have it. */
+uint32_t device_number(const struct device *device);
+
+/* By that number, a disk or partition; NULL if there is none. */
+const struct device *device_by_number(const struct device_list *list, uint32_t number);
+/* The same, with a new look into /sys if none is known; *@ret may be NULL. */
+struct error *device_by_number_now(const char *root, struct device_list *list, uint32_t number,
+				   const struct device **ret) must_check;
 
 /* Of those that are there; NULL if there is none. */
 const struct device *device_by_id(const struct device_list *list, uint64_t sysfs_id);

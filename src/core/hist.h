@@ -104,6 +104,5 @@ extern const char *const blk_op_names[OP_NR];
 struct error *hist_kinds_parse(const char *list, unsigned int *ret) must_check;
 struct error *blk_ops_parse(const char *list, unsigned int *ret) must_check;
 #define KINDS_ALL ((1u << KIND_NR) - 1)
-#define OPS_ALL ((1u << OP_NR) - 1)
 
 #endif

@@ -5,6 +5,15 @@
 #include <string.h>
 #include <unistd.h>
 
+size_t power_of_two(size_t n)
+{
+	size_t p = 1;
+
+	while (p < n)
+		p *= 2;
+	return p;
+}
+
 void freep(void *p)
 {
 	free(*(void **)p);

@@ -38,6 +38,9 @@
 /* For qsort(): less than, equal to or greater than 0. */
 #define COMPARE(a, b) (((a) > (b)) - ((a) < (b)))
 
+/* The least one that is not below @n, which is at most half of what fits. */
+size_t power_of_two(size_t n);
+
 void freep(void *p);
 void closep(int *fd); /* keeps errno; -1 is no descriptor */
 void fclosep(FILE **f);

@@ -109,7 +109,7 @@ static struct error *add_disks(struct recording *r, const struct device_list *de
 		const struct device *disk = device_by_id(devices, o->devices[i]->disk_sysfs_id);
 
 		if (disk)
-			try(writer_add_disk(r->writer, disk->name.major << 20 | disk->name.minor));
+			try(writer_add_disk(r->writer, device_number(disk)));
 	}
 	return NULL;
 }

@@ -98,19 +98,14 @@ static int compare(const void *pa, const void *pb)
 /* Devices that have come since are looked for. */
 static struct error *name_device(struct slow *s, uint32_t number, struct device_name *ret)
 {
-	uint32_t major = TRACE_MAJOR(number), minor = TRACE_MINOR(number);
-	const struct device *d = device_by_number(&s->devices, major, minor);
+	const struct device *d;
 
-	if (!d) {
-		device_list_deinit(&s->devices);
-		s->devices = (struct device_list){};
-		try(device_list_read(s->paths->root, &s->devices));
-		d = device_by_number(&s->devices, major, minor);
-	}
+	try(device_by_number_now(s->paths->root, &s->devices, number, &d));
 	if (d)
 		*ret = d->name;
 	else
-		snprintf(ret->disk, sizeof(ret->disk), "%u:%u", major, minor);
+		snprintf(ret->disk, sizeof(ret->disk), "%u:%u", TRACE_MAJOR(number),
+			 TRACE_MINOR(number));
 	return NULL;
 }
 

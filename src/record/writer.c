@@ -134,23 +134,13 @@ static void stream_deinit(struct stream *s)
 
 static const char *disk_name(struct writer *w, uint32_t device, char number[DEVICE_NAME_MAX])
 {
-	uint32_t major = TRACE_MAJOR(device), minor = TRACE_MINOR(device);
-	const struct device *d = device_by_number(&w->devices, major, minor);
-	struct device_list devices = {};
+	const struct device *d = NULL;
 
-	if (!d) { /* it has come since */
-		struct error *err = device_list_read(w->options->root, &devices);
-
-		if (!err) {
-			device_list_deinit(&w->devices);
-			w->devices = devices;
-			d = device_by_number(&w->devices, major, minor);
-		}
-		error_free(err);
-	}
+	/* Without a name it is still to be recorded. */
+	error_free(device_by_number_now(w->options->root, &w->devices, device, &d));
 	if (d)
 		return d->name.disk;
-	snprintf(number, DEVICE_NAME_MAX, "%u-%u", major, minor);
+	snprintf(number, DEVICE_NAME_MAX, "%u-%u", TRACE_MAJOR(device), TRACE_MINOR(device));
 	return number;
 }
 

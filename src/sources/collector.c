@@ -35,15 +35,6 @@ const char *const bios_mode_names[BIOS_NR] = {
 	[BIOS_OFF] = "off",
 };
 
-static unsigned int power_of_two(unsigned int n)
-{
-	unsigned int p = 1;
-
-	while (p < n)
-		p *= 2;
-	return p;
-}
-
 /* Blocks of an inner map: as many as the rule that needs the most, as all have the same size. */
 static unsigned int count_blocks(const struct config *config, unsigned int stripes)
 {
@@ -72,7 +63,7 @@ static void fill_meta(struct meta *meta, const struct live_settings *settings,
 		.bios = settings->bios,
 		.version = BLKHIST_VERSION,
 	};
-	meta->stripes = power_of_two(n_cpus);
+	meta->stripes = (__u32)power_of_two(n_cpus);
 	if (meta->stripes > STRIPES_MAX)
 		meta->stripes = STRIPES_MAX;
 	meta->hist_blocks = count_blocks(settings->config, meta->stripes);

@@ -208,6 +208,18 @@ struct error *kernel_facts_read(const struct live_paths *paths, struct kernel_fa
 	return NULL;
 }
 
+struct collector_settings kernel_settings(const struct kernel_facts *facts)
+{
+	return (struct collector_settings){
+		.queue_flag_stats_bit = facts->queue_flag_stats_bit,
+		.rqf_flush_seq_bit = facts->rqf_flush_seq_bit,
+		.req_preflush_bit = facts->req_preflush_bit,
+		.req_drv_bit = facts->req_drv_bit,
+		.bios_in_place = facts->bios_in_place,
+		.queue_first = facts->queue_first,
+	};
+}
+
 struct error *kernel_recorder_read(const struct live_paths *paths, const char *const *tracepoints,
 				   unsigned int n, struct kernel_recorder *bits, int *args)
 {

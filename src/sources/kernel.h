@@ -21,6 +21,9 @@ struct kernel_facts {
 	bool cached_clock; /* issue stamps of the kernel may be as old as the submitter's plug */
 };
 
+/* What of it the kernel side is told; the rest is zero. */
+struct collector_settings kernel_settings(const struct kernel_facts *facts);
+
 /* The file with the types of the kernel proper; the caller frees it. */
 char *kernel_btf_path(const struct live_paths *paths);
 

@@ -39,10 +39,32 @@ int object_map(const struct object *object, enum pin_map map)
 	return bpf_map__fd(object->maps[map]);
 }
 
-static struct error *find_map(struct object *o, const char *name, struct bpf_map **ret)
+struct error *object_find_map(struct bpf_object *bpf, const char *name, struct bpf_map **ret)
 {
-	*ret = bpf_object__find_map_by_name(o->bpf, name);
+	*ret = bpf_object__find_map_by_name(bpf, name);
 	return *ret ? NULL : error_new("the BPF object has no map %s", name);
+}
+
+struct error *object_set_section(struct bpf_object *bpf, const char *name, const void *value,
+				 size_t size)
+{
+	struct bpf_map *map;
+	int err;
+
+	try(object_find_map(bpf, name, &map));
+	err = bpf_map__set_initial_value(map, value, size);
+	return err ? error_errno(-err, "cannot set %s of the BPF object", name) : NULL;
+}
+
+struct error *program_skipped_runs(int fd, uint64_t *sum)
+{
+	struct bpf_prog_info info = {};
+	__u32 len = sizeof(info);
+
+	if (bpf_obj_get_info_by_fd(fd, &info, &len))
+		return error_errno(errno, "cannot read a program's statistics");
+	*sum += info.recursion_misses;
+	return NULL;
 }
 
 static struct error *object_open(const struct live_paths *paths, const struct kernel_facts *kernel,
@@ -64,9 +86,9 @@ static struct error *object_open(const struct live_paths *paths, const struct ke
 	for (enum pin_map map = 0; map < MAP_NR; map++) {
 		const char *name = pin_maps[map].object ? pin_maps[map].object : pin_maps[map].name;
 
-		try(find_map(o, name, &o->maps[map]));
+		try(object_find_map(o->bpf, name, &o->maps[map]));
 	}
-	try(find_map(o, ".data.attached", &o->attached));
+	try(object_find_map(o->bpf, ".data.attached", &o->attached));
 	for (enum pin_prog prog = 0; prog < PROG_NR; prog++) {
 		struct bpf_program *p =
 			bpf_object__find_program_by_name(o->bpf, pin_progs[prog].name);
@@ -88,22 +110,11 @@ static struct error *object_open(const struct live_paths *paths, const struct ke
 static struct error *set_settings(struct object *o, const struct kernel_facts *kernel,
 				  const struct meta *meta)
 {
-	const struct collector_settings settings = {
-		.stamp_mode = meta->stamp_used,
-		.rules = meta->rules,
-		.queue_flag_stats_bit = kernel->queue_flag_stats_bit,
-		.rqf_flush_seq_bit = kernel->rqf_flush_seq_bit,
-		.req_preflush_bit = kernel->req_preflush_bit,
-		.req_drv_bit = kernel->req_drv_bit,
-		.bios_in_place = kernel->bios_in_place,
-		.queue_first = kernel->queue_first,
-	};
-	struct bpf_map *map;
-	int err;
+	struct collector_settings settings = kernel_settings(kernel);
 
-	try(find_map(o, ".rodata.settings", &map));
-	err = bpf_map__set_initial_value(map, &settings, sizeof(settings));
-	return err ? error_errno(-err, "cannot set the collector's settings") : NULL;
+	settings.stamp_mode = meta->stamp_used;
+	settings.rules = meta->rules;
+	return object_set_section(o->bpf, ".rodata.settings", &settings, sizeof(settings));
 }
 
 static struct error *size_maps(struct object *o, const struct meta *meta)

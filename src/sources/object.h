@@ -7,6 +7,20 @@
 #include "sources/kernel.h"
 #include "sources/pins.h"
 
+struct bpf_map;
+struct bpf_object;
+
+struct error *object_find_map(struct bpf_object *bpf, const char *name,
+			      struct bpf_map **ret) must_check;
+/* Sets a section of constants, before it is loaded. */
+struct error *object_set_section(struct bpf_object *bpf, const char *name, const void *value,
+				 size_t size) must_check;
+
+/*
+ * Adds how often the kernel has skipped a program: it counts that since 5.12, and skips since 6.2.
+ */
+struct error *program_skipped_runs(int fd, uint64_t *sum) must_check;
+
 struct object;
 
 /*

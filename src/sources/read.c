@@ -7,6 +7,7 @@
 #include "core/util.h"
 #include "sources/inner.h"
 #include "sources/live_internal.h"
+#include "sources/object.h"
 
 static struct snapshot snapshot_now(const struct live *live)
 {
@@ -59,15 +60,13 @@ static struct error *nested_runs(struct live *live, uint64_t *ret)
 		cleanup_free char *path =
 			pins_path(&live->paths, "%s/progs/%s", live->dir, pin_progs[prog].name);
 		cleanup_close int fd = bpf_obj_get(path);
-		struct bpf_prog_info info = {};
-		__u32 len = sizeof(info);
 
 		/* A skipped run of the second program matters only if the first was skipped too. */
 		if (pin_progs[prog].nested)
 			continue;
-		if (fd < 0 || bpf_obj_get_info_by_fd(fd, &info, &len))
+		if (fd < 0)
 			return error_errno(errno, "cannot read the statistics of %s", path);
-		*ret += info.recursion_misses;
+		try(program_skipped_runs(fd, ret));
 	}
 	return NULL;
 }

@@ -12,6 +12,7 @@
 #include "core/timefmt.h"
 #include "core/util.h"
 #include "sources/kernel.h"
+#include "sources/object.h"
 #include "sources/regions.h"
 
 /* Of this only the bytes of the object are used; it names records of src/abi. */
@@ -60,7 +61,6 @@ struct recorder {
 	struct {
 		struct bpf_program *first, *nested;
 		struct bpf_link *links[2];
-		uint64_t skipped; /* runs, when it was detached */
 	} programs[REC_POINTS];
 	struct ring {
 		struct recorder *recorder;
@@ -80,7 +80,7 @@ struct recorder {
 	char log[LOG_MAX]; /* of the verifier, if it refuses */
 };
 
-static void detach(struct recorder *r)
+void recorder_detach(struct recorder *r)
 {
 	for (unsigned int i = 0; i < REC_POINTS; i++)
 		for (unsigned int k = 0; k < 2; k++) {
@@ -95,7 +95,7 @@ void recorder_closep(struct recorder **recorder)
 
 	if (!r)
 		return;
-	detach(r);
+	recorder_detach(r);
 	for (unsigned int i = 0; i < r->n_cpus; i++)
 		ring_buffer__free(r->rings[i].buffer);
 	if (r->slots)
@@ -196,29 +196,12 @@ static struct error *choose_programs(struct recorder *r, const struct live_paths
 	return NULL;
 }
 
-static struct error *find_map(struct recorder *r, const char *name, struct bpf_map **ret)
-{
-	*ret = bpf_object__find_map_by_name(r->bpf, name);
-	return *ret ? NULL : error_new("the BPF object has no map %s", name);
-}
-
-static struct error *set_section(struct recorder *r, const char *name, const void *value,
-				 size_t size)
-{
-	struct bpf_map *map;
-	int err;
-
-	try(find_map(r, name, &map));
-	err = bpf_map__set_initial_value(map, value, size);
-	return err ? error_errno(-err, "cannot set the recorder's settings") : NULL;
-}
-
 static struct error *size_map(struct recorder *r, const char *name, size_t entries, size_t value)
 {
 	struct bpf_map *map;
 	int err;
 
-	try(find_map(r, name, &map));
+	try(object_find_map(r->bpf, name, &map));
 	err = bpf_map__set_max_entries(map, (unsigned int)entries);
 	if (!err && value)
 		err = bpf_map__set_value_size(map, (unsigned int)value);
@@ -240,7 +223,7 @@ static struct error *shape_rings(struct recorder *r)
 	struct bpf_map *map;
 	int err;
 
-	try(find_map(r, "rings", &map));
+	try(object_find_map(r->bpf, "rings", &map));
 	/* Only a model: the kernel keeps its shape, libbpf the descriptor until loaded. */
 	try(ring_create(r->ring_bytes, &fd));
 	err = bpf_map__set_inner_map_fd(map, fd);
@@ -266,25 +249,17 @@ static struct error *size_maps(struct recorder *r, unsigned int regions)
 	return shape_rings(r);
 }
 
-/* As the kernel side and traces have it. */
-static uint32_t device_number(const struct device *d)
-{
-	return d->name.major << 20 | d->name.minor;
-}
-
 static void choose_devices(struct recorder *r, const struct device_list *devices,
 			   const struct recorder_options *o)
 {
 	struct recorder_settings *s = &r->settings;
 
 	for (unsigned int i = 0; i < o->n_devices; i++) {
-		const struct device *d = o->devices[i], *disk = d;
+		const struct device *d = o->devices[i];
+		const struct device *disk = device_by_id(devices, d->disk_sysfs_id);
 
-		for (unsigned int k = 0; k < devices->n; k++)
-			if (devices->devices[k].sysfs_id == d->disk_sysfs_id)
-				disk = &devices->devices[k];
 		s->chosen[s->chosen_n++] = (struct rec_chosen){
-			.disk = device_number(disk),
+			.disk = device_number(disk ? disk : d),
 			.device = device_number(d),
 			.start = d->start,
 			.end = d->start + d->sectors,
@@ -296,12 +271,7 @@ static struct error *set_settings(struct recorder *r, const struct kernel_facts 
 				  const struct device_list *devices,
 				  const struct recorder_options *o)
 {
-	const struct collector_settings shared = {
-		.rqf_flush_seq_bit = kernel->rqf_flush_seq_bit,
-		.req_preflush_bit = kernel->req_preflush_bit,
-		.req_drv_bit = kernel->req_drv_bit,
-		.queue_first = kernel->queue_first,
-	};
+	const struct collector_settings shared = kernel_settings(kernel);
 	struct recorder_settings *s = &r->settings;
 
 	s->ops = o->ops;
@@ -311,8 +281,8 @@ static struct error *set_settings(struct recorder *r, const struct kernel_facts 
 	s->held = o->slow || !o->min_ns ? 0 : HELD_EVENTS;
 	s->wakeup = o->slow ? 0 : (uint32_t)(o->ring_bytes / WAKEUP_PART);
 	choose_devices(r, devices, o);
-	try(set_section(r, ".rodata.settings", &shared, sizeof(shared)));
-	return set_section(r, ".rodata.record", s, sizeof(*s));
+	try(object_set_section(r->bpf, ".rodata.settings", &shared, sizeof(shared)));
+	return object_set_section(r->bpf, ".rodata.record", s, sizeof(*s));
 }
 
 static struct error *open_maps(struct recorder *r)
@@ -328,7 +298,7 @@ static struct error *open_maps(struct recorder *r)
 	for (size_t i = 0; i < ARRAY_SIZE(maps); i++) {
 		struct bpf_map *map;
 
-		try(find_map(r, maps[i].name, &map));
+		try(object_find_map(r->bpf, maps[i].name, &map));
 		*maps[i].fd = bpf_map__fd(map);
 	}
 	if (!r->settings.min_ns)
@@ -403,7 +373,7 @@ static struct error *rings_open(struct recorder *r, const struct live_paths *pat
 {
 	struct bpf_map *map;
 
-	try(find_map(r, "rings", &map));
+	try(object_find_map(r->bpf, "rings", &map));
 	r->epoll = epoll_create1(EPOLL_CLOEXEC);
 	if (r->epoll < 0)
 		return error_errno(errno, "cannot wait for ring buffers");
@@ -514,7 +484,7 @@ static struct error *load(struct recorder *r, const struct live_paths *paths,
 	if (err)
 		return error_errno(-err, "cannot load the recorder into the kernel: %s",
 				   refusal(r->log));
-	try(find_map(r, "region_pool", &pool));
+	try(object_find_map(r->bpf, "region_pool", &pool));
 	try(regions_fill(bpf_map__fd(pool), regions));
 	try(open_maps(r));
 	return disks_fill(r, devices);
@@ -626,24 +596,6 @@ struct error *recorder_read(struct recorder *r, bool *more, uint64_t *until_ns)
 
 /* --- losses --- */
 
-/* Runs that the kernel has skipped, since it counts them (5.12; it began to skip in 6.2). */
-static uint64_t skipped_runs(struct bpf_program *program)
-{
-	struct bpf_prog_info info = {};
-	__u32 size = sizeof(info);
-
-	if (!program || bpf_obj_get_info_by_fd(bpf_program__fd(program), &info, &size))
-		return 0;
-	return info.recursion_misses;
-}
-
-void recorder_detach(struct recorder *r)
-{
-	detach(r);
-	for (unsigned int i = 0; i < REC_POINTS; i++)
-		r->programs[i].skipped = skipped_runs(r->programs[i].first);
-}
-
 static struct error *read_losses(struct recorder *r, __u64 ret[REC_LOSSES])
 {
 	for (__u32 i = 0; i < REC_LOSSES; i++)
@@ -684,7 +636,9 @@ struct error *recorder_losses(struct recorder *r, struct recorder_losses *ret)
 		previous = &key;
 	}
 	for (unsigned int i = 0; i < REC_POINTS; i++)
-		losses.skipped += r->programs[i].skipped;
+		if (r->programs[i].first)
+			try(program_skipped_runs(bpf_program__fd(r->programs[i].first),
+						 &losses.skipped));
 	losses.skipped -= counts[REC_RECOVERED] < losses.skipped ? counts[REC_RECOVERED] :
 								   losses.skipped;
 	losses.skipped += counts[REC_UNKEPT];

@@ -93,7 +93,17 @@ def number(text, what):
     return int(found[1])
 
 
-class Recorder:
+class Ended:
+    """What is ended at the end of `with`, or killed if something has failed there."""
+
+    def __exit__(self, kind, *_):
+        if kind:
+            self.attached.kill()
+        else:
+            self.end()
+
+
+class Recorder(Ended):
     """
     `blkhist record` of this disk, while in `with`: into files, or into @stdout. Or of other devices by
     @names; if that is empty, of all.
@@ -113,12 +123,6 @@ class Recorder:
     def __enter__(self):
         self.attached = Attached(self._env, *self.args, stdout=self._stdout or subprocess.PIPE)
         return self
-
-    def __exit__(self, kind, *_):
-        if kind:
-            self.attached.kill()
-        else:
-            self.end()
 
     def end(self, signum=signal.SIGINT):
         out, self.text = self.attached.end(signum)
@@ -165,7 +169,7 @@ def in_order(of):
         assert a <= b, f'{b} comes after {a}'
 
 
-class Slow:
+class Slow(Ended):
     """`blkhist slow`, while in `with`; then .rows are the requests and .not_shown, .lost what it says of others."""
 
     def __init__(self, env, *args):
@@ -175,12 +179,6 @@ class Slow:
     def __enter__(self):
         self.attached = Attached(self._env, *self._args)
         return self
-
-    def __exit__(self, kind, *_):
-        if kind:
-            self.attached.kill()
-        else:
-            self.end()
 
     def end(self, signum=signal.SIGINT):
         out, self.text = self.attached.end(signum)

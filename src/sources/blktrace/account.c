@@ -37,14 +37,9 @@ void account_deinit(struct account *a)
 
 static const struct device *known(const struct account *a, uint32_t number)
 {
-	for (unsigned int i = 0; i < a->known.n; i++) {
-		const struct device_name *n = &a->known.devices[i].name;
+	const struct device *d = device_by_number(&a->known, number);
 
-		if (n->major == TRACE_MAJOR(number) && n->minor == TRACE_MINOR(number) &&
-		    !n->head[0])
-			return &a->known.devices[i];
-	}
-	return NULL;
+	return d && !d->name.head[0] ? d : NULL;
 }
 
 static void number_text(uint32_t number, char ret[DEVICE_NAME_MAX])
