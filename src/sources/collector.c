@@ -118,11 +118,14 @@ static struct error *build(const struct live_paths *paths, const struct live_set
 	try(regions_fill(object_map(object, MAP_REGION_POOL), meta.regions));
 	try(object_pin(object, paths, NEW));
 	try(live_open_dir(paths, NEW, &live));
+	/* Loading took a while: what has come meanwhile is to have counters, too. */
+	device_list_deinit(&devices);
+	try(device_list_read(paths->root, &devices));
 	try(live_make_ready(live, &devices));
 	try(live_adopt(live, &devices));
 	try(points_attach(live, false));
 	try(object_attached(object));
-	try(live_diskstats_begin(live, &devices, true));
+	try(live_diskstats_begin(live, true));
 	return points_follow_devices(live, &devices);
 }
 struct error *live_start(const struct live_paths *paths, const struct live_settings *settings,

@@ -83,9 +83,12 @@ struct error *gone_record(struct live *live, struct image *ret) must_check;
 /* Makes counters for the devices that have been used since the machine booted. Under the lock. */
 struct error *live_adopt(struct live *live, const struct device_list *devices) must_check;
 
-/* Records /proc/diskstats as it was when devices with, or without, requests began to be counted. */
-struct error *live_diskstats_begin(struct live *live, const struct device_list *devices,
-				   bool request_based) must_check;
+/*
+ * Records /proc/diskstats as it was when devices with, or without, requests began to be counted.
+ * After the programs are attached: it looks for devices itself, as one that came before them and
+ * after an earlier look has I/O that nobody counted.
+ */
+struct error *live_diskstats_begin(struct live *live, bool request_based) must_check;
 
 /* The partitions in use, by index into hists; those ignored are not among them. */
 struct slots {

@@ -84,5 +84,5 @@ struct error *points_follow_devices(struct live *live, const struct device_list 
 	if (all)
 		return NULL;
 	try(points_attach(live, true));
-	return live_diskstats_begin(live, devices, false);
+	return live_diskstats_begin(live, false);
 }

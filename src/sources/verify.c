@@ -241,14 +241,17 @@ static bool base_narrow(struct diskstats_base *base, const struct diskstats_base
 	return exact;
 }
 
-struct error *live_diskstats_begin(struct live *live, const struct device_list *devices,
-				   bool request_based)
+struct error *live_diskstats_begin(struct live *live, bool request_based)
 {
-	cleanup_free struct diskstats_base *bases = xcalloc(devices->n, sizeof(*bases));
+	cleanup(device_list_deinit) struct device_list list = {};
+	const struct device_list *devices = &list;
+	cleanup_free struct diskstats_base *bases = NULL;
 	const struct diskstats_base unused = {};
 	uint64_t n_cpus = (uint64_t)libbpf_num_possible_cpus();
 	bool exact = false;
 
+	try(device_list_read(live->paths.root, &list));
+	bases = xcalloc(devices->n, sizeof(*bases));
 	for (int round = 0; round < BEGIN_SAMPLES && !exact; round++) {
 		cleanup(sample_deinit) struct sample s = {};
 

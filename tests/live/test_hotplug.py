@@ -75,6 +75,33 @@ def more_new_devices_than_spare_counters(env):
 
 @test
 @on_every_kernel
+def devices_that_come_while_it_starts(env):
+    """What they read before it was attached is in diskstats alone, and no difference."""
+    file = env.enter_context(tempfile.TemporaryFile(dir='/dev/shm'))
+    file.truncate(MIB)
+    number = 50000 + os.getpid() % 10000
+    loops = []
+    env.callback(blkhist, 'stop', status=None)
+    blkhist('stop')
+    command = spawn('start')
+    while command.poll() is None:
+        loops.append(QuickLoop(env, number + len(loops), file))
+        loops[-1].read(3)
+        time.sleep(0.01)
+    equal(command.returncode, 0, command.communicate()[1])
+    if len(loops) < 16:
+        raise Skip('it starts too fast to say anything')
+    verify(*(loop.name for loop in loops))
+    early = loops[:8]  # twice as many as the counters that are ready for devices to come
+    for loop in early:
+        loop.read(2)
+    snapshot = show()
+    equal([snapshot.counts(loop.name).get('read', 0) for loop in early], [2] * len(early))
+    verify(*(loop.name for loop in loops))
+
+
+@test
+@on_every_kernel
 def a_new_partition_is_counted_from_its_first_io(env):
     loop = env.loop()
     env.start()
