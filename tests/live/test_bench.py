@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """blkhist bench: its statistics, what it measures, and that it leaves the machine as it found it."""
 import collections
-import contextlib
-import glob
 import itertools
 import json
 import os
@@ -17,11 +15,11 @@ import time
 import uuid
 import xml.dom.minidom
 
+from leftovers import none_is_left, unchanged
 from tap import diagnose
-from lib import (BLKHIST, KIB, MIB, Skip, as_user, between, blkhist, bpffs_entries, bpffs_mounted, equal, main,
+from lib import (BLKHIST, KIB, MIB, Skip, as_user, between, blkhist, bpffs_mounted, equal, main,
                  mount_bpffs, program_for_everybody, read_file, refused, show, test, unmount_bpffs, write_file)
 
-TRACEFS = '/sys/kernel/tracing'
 QUICK = ('-r', '6', '-t', '1', '--size', '16MiB')
 
 
@@ -278,38 +276,6 @@ def given_devices(env):
 
 # --- it leaves all as it was ---
 
-def state():
-    """What a bench could leave behind."""
-    tracers = [read_file(path) for path in glob.glob(f'{TRACEFS}/current_tracer')]
-    return {'loop devices': {n for n in os.listdir('/sys/block') if n.startswith('loop') and len(n) < 7},
-            'mounts': sorted(read_file('/proc/self/mounts').splitlines()),
-            'directories': glob.glob('/dev/shm/blkhist-bench-*') + glob.glob('/tmp/blkhist-bench-*'),
-            'bpffs': bpffs_entries(), 'tracers': tracers,
-            'traced': [p for p in glob.glob('/sys/block/*/trace/enable') if read_file(p) != '0']}
-
-
-@contextlib.contextmanager
-def unchanged():
-    """Others on this machine have loop devices, too: what is gone again a moment later was theirs."""
-    before = state()
-    yield
-    for _ in range(100):
-        if (after := state()) == before:
-            return
-        time.sleep(0.1)
-    equal(after, before, 'state of the machine')
-
-
-def processes(mark):
-    """Those that have inherited the mark in their environment."""
-    found = []
-    for path in glob.glob('/proc/[0-9]*/environ'):
-        with contextlib.suppress(OSError), open(path, 'rb') as f:
-            if mark.encode() in f.read():
-                found.append(path)
-    return found
-
-
 ENDED = ('none', 'blkhist', 'ftrace-blk:all', 'biolatency', 'command:sleep 1000 & sleep 1000')
 
 
@@ -324,11 +290,7 @@ def ended_by(signum, after, *args):
         assert process.poll() is None, process.communicate()
         process.send_signal(signum)
         out, err = process.communicate(timeout=120)
-        for _ in range(100):  # those that were killed are for PID 1 to reap
-            if not (left := processes(mark)):
-                break
-            time.sleep(0.1)
-        equal(left, [], 'processes')
+        none_is_left(mark)
     return out, err, process.returncode
 
 

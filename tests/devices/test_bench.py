@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""blkhist bench with the tracers of the kernel, blktrace and ftrace's, which a locked down machine refuses."""
+import json
+import os
+import signal
+import subprocess
+import time
+import uuid
+
+import machine
+from leftovers import none_is_left, unchanged
+from lib import BLKHIST, KIB, blkhist, equal, main, test
+
+READS = 500
+TRACERS = ('blktrace:0xc0', 'blktrace:all', 'ftrace-blk:0xc0')
+
+# An event as a tracer writes it has 48 bytes or more; issue and completion of every read.
+LEAST = 2 * 48 * READS
+
+
+def arguments(device, reads):
+    return ['bench', '-f', 'json', '-r', '6', '-O', '+'.join(TRACERS), '-d', device.name, '--trace-dir', '/dev/shm',
+            '--', 'dd', f'if={device.path}', 'of=/dev/null', f'bs={4 * KIB}', f'count={reads}', 'iflag=direct']
+
+
+@test
+def every_read_is_traced(env):
+    device = machine.null_blk(env)
+    with unchanged():
+        result = json.loads(blkhist(*arguments(device, READS)).stdout)
+    equal({o['name']: o.get('cannot_run') for o in result['observers']}, dict.fromkeys(('none', *TRACERS)), 'observers')
+    equal(len(result['rounds']), 6 * 4, 'measured')
+    for r in result['rounds']:
+        if r['observer'] in TRACERS:
+            equal(r['dropped'], 0, f'dropped by {r["observer"]}')
+            assert r['observer_bytes'] >= LEAST, r
+        else:
+            equal(r['observer_bytes'], 0, 'written by none')
+
+
+@test
+def killed_while_it_traces(env):
+    """The traces are torn down, and the next ones can be set up."""
+    device = machine.null_blk(env)
+    mark = str(uuid.uuid4())
+    with unchanged():
+        process = subprocess.Popen([BLKHIST, *arguments(device, 10 ** 9)], stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.DEVNULL, env={**os.environ, 'MARK': mark})
+        machine.wait_for(lambda: os.path.exists(f'{machine.DEBUGFS}/block/{device.name}/dropped'), 'a trace')
+        time.sleep(0.2)
+        process.kill()
+        equal(process.wait(), -signal.SIGKILL, 'status')
+        none_is_left(mark)
+    every_read_is_traced(env)
+
+
+if __name__ == '__main__':
+    main()
