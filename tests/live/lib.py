@@ -50,7 +50,7 @@ MIB = 1024 * KIB
 
 # --- TAP ---
 
-ATTEMPTS = 4
+ATTEMPTS = 6
 
 
 class Hidden(Exception):

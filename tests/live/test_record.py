@@ -36,8 +36,8 @@ def mixed(env, loop, p1, p2):
     more there are, the more likely is one for which the kernel does not run a program.
     """
     loop.queue('nomerges', 2)
-    size = 8 * MIB // (4 if IN_VM else 1)
-    jobs = [dict(filename=f'/dev/{p1}', rw='randrw', bs='4k', iodepth=8, size=size, fsync=64),
+    size = 8 * MIB // (8 if IN_VM else 1)
+    jobs = [dict(filename=f'/dev/{p1}', rw='randrw', bs='4k', iodepth=8, size=size, fsync=16),
             dict(filename=f'/dev/{p1}', rw='randrw', bs='16k', iodepth=4, offset=8 * MIB, size=size),
             dict(filename=f'/dev/{p2}', rw='randread', bs='4k', iodepth=16, size=size),
             dict(filename=f'/dev/{p2}', rw='randtrim', bs='64k', ioengine='psync', offset=8 * MIB, size=size),
@@ -484,7 +484,7 @@ def merges_and_splits(env, loop, partition):
     """In such a way that there is something of every kind but R."""
     loop.queue('nomerges', 0)
     loop.queue('max_sectors_kb', 64)
-    path, fewer = f'/dev/{partition}', 4 if IN_VM else 1
+    path, fewer = f'/dev/{partition}', 8 if IN_VM else 1
     env.fio(dict(filename=path, rw='write', bs='4k', iodepth=64, iodepth_batch=32, size=4 * MIB // fewer,
                  offset=2 * MIB),
             dict(filename=path, rw='read', bs='512k', iodepth=2, size=8 * MIB // fewer, offset=8 * MIB)).result()
