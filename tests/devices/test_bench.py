@@ -9,8 +9,8 @@ import time
 import uuid
 
 import machine
-from leftovers import none_is_left, unchanged
-from lib import BLKHIST, KIB, blkhist, equal, main, test
+from leftovers import none_is_left, processes, unchanged
+from lib import BLKHIST, KIB, blkhist, equal, main, read_file, test
 
 READS = 500
 TRACERS = ('blktrace:0xc0', 'ftrace-blk:0xc0')
@@ -41,17 +41,21 @@ def every_read_is_traced(env):
 
 @test
 def killed_while_it_traces(env):
-    """The traces are torn down, so that the next ones can be set up."""
+    """The traces are torn down, so that the next ones can be set up; also if blktrace is killed, which leaves them."""
     device = machine.null_blk(env)
-    mark = str(uuid.uuid4())
-    with unchanged():
-        process = subprocess.Popen([BLKHIST, *arguments(device, 10 ** 9)], stdout=subprocess.DEVNULL,
-                                   stderr=subprocess.DEVNULL, env={**os.environ, 'MARK': mark})
-        machine.wait_for(lambda: os.path.exists(f'{machine.DEBUGFS}/block/{device.name}/dropped'), 'a trace')
-        time.sleep(0.2)
-        process.kill()
-        equal(process.wait(), -signal.SIGKILL, 'status')
-        none_is_left(mark)
+    for also in ((), ('blktrace',)):
+        mark = str(uuid.uuid4())
+        with unchanged():
+            process = subprocess.Popen([BLKHIST, *arguments(device, 10 ** 9)], stdout=subprocess.DEVNULL,
+                                       stderr=subprocess.DEVNULL, env={**os.environ, 'MARK': mark})
+            machine.wait_for(lambda: os.path.exists(f'{machine.DEBUGFS}/block/{device.name}/dropped'), 'a trace')
+            time.sleep(0.2)
+            victims = [pid for pid in processes(mark) if read_file(f'/proc/{pid}/comm') in also]
+            equal(len(victims), len(also), f'programs named {also}')
+            for pid in (*victims, process.pid):
+                os.kill(pid, signal.SIGKILL)
+            equal(process.wait(), -signal.SIGKILL, 'status')
+            none_is_left(mark)
 
 
 if __name__ == '__main__':

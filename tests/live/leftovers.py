@@ -33,19 +33,19 @@ def unchanged():
     equal(after, before, 'state of the machine')
 
 
-def _processes(mark):
+def processes(mark):
+    """Those that have inherited the mark in their environment."""
     found = []
     for path in glob.glob('/proc/[0-9]*/environ'):
         with contextlib.suppress(OSError), open(path, 'rb') as f:
             if mark.encode() in f.read():
-                found.append(path)
+                found.append(int(path.split('/')[2]))
     return found
 
 
 def none_is_left(mark):
-    """Of the processes that have inherited the mark in their environment."""
     for _ in range(100):  # those that were killed are for PID 1 to reap
-        if not (left := _processes(mark)):
+        if not (left := processes(mark)):
             return
         time.sleep(0.1)
     equal(left, [], 'processes')
