@@ -13,11 +13,14 @@
 #include "core/buf.h"
 #include "core/error.h"
 
+#define BENCH_DEVICES_MAX 64
+
 struct bench_settings {
 	const char *workload;
 	const char *const *observers; /* names with their parameters */
 	unsigned int n_observers;
-	const char *const *devices; /* NULL-terminated paths; empty: loop devices are made */
+	const char *const *devices; /* NULL-terminated paths, at most BENCH_DEVICES_MAX; none: loop
+				       devices are made */
 	bool overwrite;             /* what is on them may be lost */
 	char *const *command;       /* NULL-terminated, of the workload "command" */
 	unsigned int n_loops;       /* 0: as the workload has it */
@@ -35,8 +38,9 @@ struct bench_settings {
 };
 
 /*
- * Runs it. An interrupt is no error: the result has what was measured. All is as it was before
- * afterwards, whatever ends the process. The collector must not be running.
+ * Runs it. An interrupt is no error, nor is a workload that fails after some rounds: the result has
+ * what was measured, and says so. All is as it was before afterwards, whatever ends the process,
+ * unless all processes of its control group are killed at once. The collector must not be running.
  */
 struct error *bench_run(const struct bench_settings *settings, struct result *ret) must_check;
 

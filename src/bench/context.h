@@ -7,18 +7,19 @@
 
 #include "bench/bench.h"
 #include "bench/guard.h"
-
-#define DEVICES_MAX 64
+#include "bench/machine.h"
 
 struct context {
 	const struct bench_settings *settings;
 	const struct workload_type *workload;
 	struct guard *guard;
 	bool interrupted; /* whatever was under way has been given up */
-	char *dir;        /* of this bench, in settings->dir */
-	char *trace_dir;  /* likewise in settings->trace_dir; empty when an observer starts */
-	char *devices[DEVICES_MAX];      /* paths below /dev */
-	unsigned int loops[DEVICES_MAX]; /* their numbers, if they were not given */
+	/* When the program last waited for ended, before what it left behind is. */
+	struct machine ended;
+	char *dir;       /* of this bench, in settings->dir */
+	char *trace_dir; /* likewise in settings->trace_dir; empty when an observer starts */
+	char *devices[BENCH_DEVICES_MAX];      /* paths below /dev */
+	unsigned int loops[BENCH_DEVICES_MAX]; /* their numbers, if they were not given */
 	unsigned int n_devices;
 };
 
@@ -37,8 +38,8 @@ struct error *program_spawn(struct context *c, const struct program *p, pid_t *r
  */
 struct error *program_wait(struct context *c, const struct program *p, pid_t pid) must_check;
 struct error *program_run(struct context *c, const struct program *p) must_check;
-/* Whether it has ended; it is not reaped. */
-bool program_has_ended(pid_t pid);
+/* Whether it has ended; it is not reaped. @well may be NULL: whether by exit status 0. */
+bool program_has_ended(pid_t pid, bool *well);
 /* Ends it and all that it has started. */
 struct error *program_stop(struct context *c, pid_t pid) must_check;
 
@@ -66,7 +67,7 @@ struct error *trace_dir_empty(struct context *c) must_check;
 /* The sizes of all files below @path, added. */
 double directory_bytes(const char *path);
 /* Sees to it that a file system of the kernel is mounted, if @probe in it is not there. */
-struct error *mount_if_missing(struct context *c, const char *type, const char *path,
-			       const char *probe) must_check;
+struct error *mount_if_missing(struct context *c, const char *type, unsigned int magic,
+			       const char *path, const char *probe) must_check;
 
 #endif

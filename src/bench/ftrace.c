@@ -5,25 +5,19 @@
  * its own.
  */
 #include <errno.h>
-#include <fcntl.h>
+#include <linux/magic.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "bench/observer.h"
+#include "bench/undo.h"
 #include "core/device.h"
 #include "core/units.h"
 #include "core/util.h"
 
 #define TRACEFS "/sys/kernel/tracing"
-
-static struct error *put(const char *path, const char *text)
-{
-	cleanup_close int fd = open(path, O_WRONLY | O_CLOEXEC);
-
-	if (fd < 0 || write(fd, text, strlen(text)) < 0)
-		return error_errno(errno, "cannot write %s to %s", text, path);
-	return NULL;
-}
+#define DRAIN_MS 20
+#define DRAIN_TRIES 100
 
 /* Writes @text where @old stands, which comes back at the end. */
 static struct error *replace(struct context *c, const char *path, const char *old, const char *text)
@@ -36,7 +30,7 @@ static struct error *replace(struct context *c, const char *path, const char *ol
 	if (strcmp(now, old))
 		return error_new("it is in use: %s is %s", path, now);
 	try(guard_add(c->guard, UNDO_WRITE, "%s %s", path, old));
-	return put(path, text);
+	return file_put(path, text);
 }
 
 static char *device_trace(const struct context *c, unsigned int device, const char *file)
@@ -52,27 +46,51 @@ static struct error *device_start(struct context *c, unsigned int device, const 
 	if (access(enable, F_OK))
 		return error_new("this kernel does not trace %s by ftrace", c->devices[device]);
 	try(replace(c, enable, "0", "1"));
-	return strcmp(mask, "all") ? put(act_mask, mask) : NULL;
+	return strcmp(mask, "all") ? file_put(act_mask, mask) : NULL;
 }
+
+/* Whether its buffers are not somebody else's: to set a tracer empties them. */
+static struct error *check_unused(void)
+{
+	static const struct {
+		const char *path, *wanted;
+	} files[] = {
+		{ TRACEFS "/tracing_on", "1" },
+		{ TRACEFS "/events/enable", "0" },
+	};
+	char now[64];
+
+	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
+		try(sysfs_read(files[i].path, now, sizeof(now)));
+		if (strcmp(now, files[i].wanted))
+			return error_new("it is in use: %s is %s", files[i].path, now);
+	}
+	return NULL;
+}
+
+/* A read may come to an end although more is to come, if an event comes at the wrong moment. */
+static const char reader[] = "while :; do cat \"$0\"; done";
 
 struct error *ftrace_start(struct observer *o, struct context *c)
 {
-	cleanup_free char *readers = xasprintf("for pipe in " TRACEFS
-					       "/per_cpu/cpu*/trace_pipe_raw; do\n"
-					       "cat \"$pipe\" >%s/$(basename ${pipe%%/*}) &\n"
-					       "done; wait",
-					       c->trace_dir);
-	const char *const argv[] = { "sh", "-c", readers, NULL };
-	cleanup_free char *err = trace_file(c, "err");
-	const struct program p = { .argv = argv, .err = err };
-
 	if (!c->n_devices)
 		return error_new("it wants devices; see --device");
-	try(mount_if_missing(c, "tracefs", TRACEFS, "current_tracer"));
+	try(mount_if_missing(c, "tracefs", TRACEFS_MAGIC, TRACEFS, "current_tracer"));
+	try(check_unused());
 	try(replace(c, TRACEFS "/current_tracer", "nop", "blk"));
 	for (unsigned int i = 0; i < c->n_devices; i++)
 		try(device_start(c, i, o->parameter));
-	return program_spawn(c, &p, &o->pid);
+	for (unsigned int cpu = 0;; cpu++) {
+		cleanup_free char *name = xasprintf("cpu%u", cpu), *out = trace_file(c, name);
+		cleanup_free char *pipe = xasprintf(TRACEFS "/per_cpu/%s/trace_pipe_raw", name);
+		cleanup_free char *err = trace_file(c, "err");
+		const char *const argv[] = { "sh", "-c", reader, pipe, NULL };
+		const struct program p = { .argv = argv, .out = out, .err = err };
+
+		if (access(pipe, F_OK))
+			return cpu ? NULL : error_new("there is no %s", pipe);
+		try(program_spawn(c, &p, &o->pid));
+	}
 }
 
 /* Events that were overwritten before they were read, or had no room. */
@@ -100,7 +118,13 @@ static double lost(void)
 
 struct error *ftrace_losses(struct observer *o, struct context *c)
 {
-	(void)c;
+	double bytes = -1;
+
+	/* The readers go on until they have what is left. */
+	for (unsigned int i = 0; i < DRAIN_TRIES && bytes != directory_bytes(c->trace_dir); i++) {
+		bytes = directory_bytes(c->trace_dir);
+		context_sleep(c, DRAIN_MS);
+	}
 	o->dropped = lost();
 	return NULL;
 }

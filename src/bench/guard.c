@@ -209,7 +209,7 @@ struct error *guard_undo_to(struct guard *g, size_t mark)
 		err = item_undo(item);
 		/* What failed is left to the process, which tries again at the end. */
 		if (!err)
-			err = tell(g, '-', item);
+			error_free(tell(g, '-', item));
 		if (first)
 			error_free(err);
 		else
@@ -221,10 +221,14 @@ struct error *guard_undo_to(struct guard *g, size_t mark)
 struct error *guard_end(struct guard *g)
 {
 	cleanup(buf_deinit) struct buf text = {};
+	struct error *err;
+	int status = -1;
 	ssize_t n;
 
 	if (!g)
 		return NULL;
+	/* Here first: the process is needed if this one dies, and may itself have been killed. */
+	err = guard_undo_to(g, 0);
 	close(g->to);
 	do {
 		n = read(g->from, buf_reserve(&text, PIPE_BUF), PIPE_BUF);
@@ -232,12 +236,13 @@ struct error *guard_end(struct guard *g)
 			text.len += (size_t)n;
 	} while (n > 0 || (n < 0 && errno == EINTR));
 	close(g->from);
-	while (waitpid(g->pid, NULL, 0) < 0 && errno == EINTR)
+	while (waitpid(g->pid, &status, 0) < 0 && errno == EINTR)
 		;
-	while (g->list.n--)
-		free(g->list.items[g->list.n]);
 	free(g->list.items);
 	free(g);
+	if (!text.len && status)
+		return err;
+	error_free(err); /* it has tried again */
 	if (!text.len)
 		return NULL;
 	text.str[text.len] = '\0';

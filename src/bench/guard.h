@@ -2,7 +2,8 @@
 /*
  * The guard: a process of its own that knows what has to be undone, and does it when the bench
  * ends, also by SIGKILL. Everything is announced before it is done, so that there is no moment in
- * between; undoing what has not been done is harmless.
+ * between; undoing what has not been done is harmless. Only the trace of a blktrace is announced
+ * afterwards: before, it may be somebody else's, and blktrace ends its own unless it is killed.
  */
 #ifndef BLKHIST_BENCH_GUARD_H
 #define BLKHIST_BENCH_GUARD_H
@@ -17,7 +18,7 @@ enum undo_kind {
 	UNDO_COLLECTOR, /* blkhist stop [] */
 	UNDO_LOOP,      /* remove a loop device [number, directory of its file] */
 	UNDO_DIRECTORY, /* with all that is in it [path] */
-	UNDO_MOUNT,     /* [path] */
+	UNDO_MOUNT,     /* [magic number of the file system in hexadecimal, path] */
 	UNDO_WRITE,     /* into a file of /sys [path without spaces, text] */
 	UNDO_BLKTRACE,  /* a trace of a device [path] */
 	UNDO_NR

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* The result as JSON, in the schema "blkhist-bench/1", and back. */
-#include <errno.h>
 #include <json-c/json.h>
 #include <math.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "bench/result.h"
 #include "core/util.h"
 
 #define SCHEMA "blkhist-bench/1"
+/* Some three times what the most rounds of the most observers take. */
+#define FILE_MAX (8u << 20)
 #define SAMPLES_MAX (OBSERVERS_MAX * STATS_ROUNDS_MAX)
 
 /* Members that are strings, and those of a sample that are numbers; both ways. */
@@ -148,6 +148,8 @@ void result_json(const struct result *r, struct buf *out)
 	add_whole(o, "trim", r->trim);
 	add_whole(o, "seed", (int64_t)r->seed);
 	add_bool(o, "interrupted", r->interrupted);
+	if (r->failed)
+		add_string(o, "failed", r->failed);
 	json_object_object_add(o, "observers", observers_json(r));
 	json_object_object_add(o, "rounds", rounds_json(r));
 	for (enum metric m = 0; m < METRIC_NR; m++)
@@ -228,9 +230,11 @@ static struct error *read_sample(const char *path, struct json_object *o, const 
 	s->place = (unsigned int)get_whole(o, "place");
 	for (size_t k = 0; k < ARRAY_SIZE(numbers); k++) {
 		struct json_object *value = json_object_object_get(o, numbers[k].key);
+		double number = value ? json_object_get_double(value) : UNKNOWN;
 
-		*(double *)((char *)s + numbers[k].offset) = value ? json_object_get_double(value) :
-								     UNKNOWN;
+		if (!isfinite(number))
+			return wrong(path, numbers[k].key);
+		*(double *)((char *)s + numbers[k].offset) = number;
 	}
 	if (s->value < 0 || s->cpu_s < 0)
 		return wrong(path, "a round without value or cpu_seconds");
@@ -255,8 +259,12 @@ static struct error *read_all(const char *path, struct json_object *o, struct re
 	}
 	r->more_is_better = get_bool(o, "more_is_better");
 	r->interrupted = get_bool(o, "interrupted");
+	if (get_string(o, "failed"))
+		r->failed = xstrdup(get_string(o, "failed"));
 	r->cpus = json_object_get_double(json_object_object_get(o, "cpus"));
 	r->load = json_object_get_double(json_object_object_get(o, "load"));
+	if (!isfinite(r->cpus) || !isfinite(r->load))
+		return wrong(path, "cpus or load");
 	r->seed = (uint64_t)get_whole(o, "seed");
 	r->rounds = (unsigned int)rounds;
 	r->trim = (unsigned int)trim;
@@ -275,12 +283,12 @@ static struct error *read_all(const char *path, struct json_object *o, struct re
 struct error *result_read(const char *path, struct result *ret)
 {
 	cleanup(result_deinit) struct result r = {};
+	cleanup(buf_deinit) struct buf text = {};
 	struct json_object *o;
 	struct error *err;
 
-	if (access(path, R_OK))
-		return error_errno(errno, "cannot read %s", path);
-	o = json_object_from_file(path);
+	try(buf_read_file(&text, "the result", path, FILE_MAX));
+	o = text.len ? json_tokener_parse(text.str) : NULL;
 	if (!json_object_is_type(o, json_type_object)) {
 		json_object_put(o);
 		return wrong(path, "no JSON object");

@@ -6,9 +6,9 @@
 #include <json-c/json.h>
 #include <linux/magic.h>
 #include <string.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
+#include "bench/undo.h"
 #include "core/units.h"
 #include "core/util.h"
 
@@ -22,18 +22,23 @@ char *trace_file(const struct context *c, const char *name)
 	return xasprintf("%s/%s", c->trace_dir, name);
 }
 
+/* With what it has said last. */
+static struct error *failed(const struct context *c, const char *what)
+{
+	cleanup_free char *err = trace_file(c, "err");
+	cleanup_free char *why = last_line(err);
+
+	return error_new("%s%s%s", what, *why ? ": " : "", why);
+}
+
 struct error *observer_wait(struct observer *o, struct context *c, bool (*ready)(struct context *c))
 {
 	for (unsigned int waited = 0; !ready(c); waited += 10) {
-		bool ended = program_has_ended(o->pid);
+		bool ended = program_has_ended(o->pid, NULL);
 
-		if (ended || waited >= ATTACH_MS) {
-			cleanup_free char *err = trace_file(c, "err");
-			cleanup_free char *why = last_line(err);
-
-			return error_new("it %s before it watched%s%s",
-					 ended ? "ended" : "took too long", *why ? ": " : "", why);
-		}
+		if (ended || waited >= ATTACH_MS)
+			return failed(c, ended ? "it ended before it watched" :
+						 "it took too long before it watched");
 		context_sleep(c, 10);
 		if (c->interrupted)
 			return NULL;
@@ -61,24 +66,28 @@ static bool output_has(struct context *c, const char *word)
 	return has;
 }
 
-/* "12 lost", "(dropped 12)": the number beside the last such word. */
-static double number_at(const char *path, const char *word, bool before)
+/* "12 lost;", "(dropped 12)": the numbers beside all such words, added, as each may be of a device.
+ */
+static double numbers_at(const char *path, const char *word, bool before)
 {
 	cleanup(buf_deinit) struct buf text = {};
 	struct error *err = buf_read_file(&text, "the output", path, 1 << 24);
-	const char *at = NULL, *next;
+	double sum = 0;
+	bool any = false;
 
 	error_free(err);
-	for (next = text.len ? text.str : NULL; next && (next = strstr(next, word)); next++)
-		at = next;
-	if (!at)
-		return UNKNOWN;
-	if (!before)
-		at += strlen(word);
-	else
-		while (at > text.str && isdigit((unsigned char)at[-1]))
+	for (const char *next = text.len ? text.str : NULL; next && (next = strstr(next, word));
+	     next++) {
+		const char *at = before ? next : next + strlen(word);
+
+		while (before && at > text.str && isdigit((unsigned char)at[-1]))
 			at--;
-	return isdigit((unsigned char)*at) ? strtod(at, NULL) : UNKNOWN;
+		if (!isdigit((unsigned char)*at))
+			continue;
+		sum += strtod(at, NULL);
+		any = true;
+	}
+	return any ? sum : UNKNOWN;
 }
 
 /* --- blkhist --- */
@@ -102,13 +111,12 @@ static struct error *start_blkhist(struct observer *o, struct context *c)
 	const char *const request[] = { SELF, "start", "-k", "request", NULL };
 	const char *const bios[] = { SELF, "start", "--bios", "on", NULL };
 	const char *const *argv = !o->parameter ? plain : *o->parameter == 'r' ? request : bios;
-	struct statfs fs;
 
 	if (c->settings->collector_runs())
 		return error_new("somebody else has started a collector meanwhile");
 	/* Where it is not mounted, the collector does that, and leaves it so. */
-	if (!statfs(BPFFS, &fs) && fs.f_type != BPF_FS_MAGIC)
-		try(guard_add(c->guard, UNDO_MOUNT, BPFFS));
+	if (!is_mounted(BPFFS, BPF_FS_MAGIC))
+		try(guard_add(c->guard, UNDO_MOUNT, "%x " BPFFS, BPF_FS_MAGIC));
 	try(guard_add(c->guard, UNDO_COLLECTOR, "%s", ""));
 	return run_self(c, argv, NULL);
 }
@@ -199,7 +207,7 @@ static struct error *record_losses(struct observer *o, struct context *c)
 	cleanup_free char *err = trace_file(c, "err");
 
 	try(program_stop(c, o->pid));
-	o->dropped = number_at(err, " lost", true);
+	o->dropped = numbers_at(err, " lost;", true);
 	return NULL;
 }
 
@@ -226,14 +234,14 @@ static struct error *start_blktrace(struct observer *o, struct context *c)
 {
 	static const char *const names[] = { "blktrace", NULL };
 	cleanup_free char *program = program_find(names);
-	const char *argv[2 * DEVICES_MAX + 8] = { program, "-D", c->trace_dir };
+	const char *argv[2 * BENCH_DEVICES_MAX + 8] = { program, "-D", c->trace_dir };
 	unsigned int n = 3;
 
 	if (!program)
 		return error_new("there is no program blktrace");
 	if (!c->n_devices)
 		return error_new("it wants devices; see --device");
-	try(mount_if_missing(c, "debugfs", "/sys/kernel/debug", "block"));
+	try(mount_if_missing(c, "debugfs", DEBUGFS_MAGIC, "/sys/kernel/debug", "block"));
 	if (strcmp(o->parameter, "all")) {
 		argv[n++] = "-A";
 		argv[n++] = o->parameter;
@@ -244,6 +252,8 @@ static struct error *start_blktrace(struct observer *o, struct context *c)
 	}
 	try(spawn(o, c, argv));
 	try(observer_wait(o, c, blktrace_is_ready));
+	if (c->interrupted)
+		return NULL;
 	/* From here on these traces are ours, and are torn down even if blktrace is killed. */
 	for (unsigned int i = 0; i < c->n_devices; i++)
 		try(guard_add(c->guard, UNDO_BLKTRACE, "%s", c->devices[i]));
@@ -256,7 +266,7 @@ static struct error *blktrace_losses(struct observer *o, struct context *c)
 	cleanup_free char *out = trace_file(c, "out");
 
 	try(program_stop(c, o->pid));
-	o->dropped = number_at(out, "(dropped ", false);
+	o->dropped = numbers_at(out, "(dropped ", false);
 	return NULL;
 }
 
@@ -358,6 +368,7 @@ struct error *observer_start(struct observer *o, struct context *c)
 
 	o->dropped = UNKNOWN;
 	o->bytes = 0;
+	o->pid = 0;
 	o->mark = guard_mark(c->guard);
 	try(trace_dir_empty(c));
 	err = o->type->start ? o->type->start(o, c) : NULL;
@@ -369,11 +380,22 @@ struct error *observer_start(struct observer *o, struct context *c)
 	return err;
 }
 
+/* Else what was measured is not its cost. A command may end by itself, if it ends well. */
+static struct error *has_watched(const struct observer *o, const struct context *c)
+{
+	bool well;
+
+	if (!o->pid || !program_has_ended(o->pid, &well) ||
+	    (well && o->type->start == start_command))
+		return NULL;
+	return failed(c, "it ended while the workload ran");
+}
+
 struct error *observer_stop(struct observer *o, struct context *c)
 {
-	struct error *err = NULL, *also;
+	struct error *err = c->interrupted ? NULL : has_watched(o, c), *also;
 
-	if (o->type->losses && !c->interrupted)
+	if (o->type->losses && !c->interrupted && !err)
 		err = o->type->losses(o, c);
 	also = guard_undo_to(c->guard, o->mark);
 	if (err)

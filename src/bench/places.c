@@ -63,14 +63,16 @@ double directory_bytes(const char *path)
 	return sum;
 }
 
-struct error *mount_if_missing(struct context *c, const char *type, const char *path,
-			       const char *probe)
+struct error *mount_if_missing(struct context *c, const char *type, unsigned int magic,
+			       const char *path, const char *probe)
 {
 	cleanup_free char *file = xasprintf("%s/%s", path, probe);
 
 	if (!access(file, F_OK))
 		return NULL;
-	try(guard_add(c->guard, UNDO_MOUNT, "%s", path));
+	if (is_mounted(path, magic))
+		return error_new("there is no %s; the kernel may be locked down", file);
+	try(guard_add(c->guard, UNDO_MOUNT, "%x %s", magic, path));
 	if (mount(type, path, type, 0, NULL))
 		return error_errno(errno, "cannot mount %s at %s", type, path);
 	return NULL;

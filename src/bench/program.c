@@ -79,11 +79,14 @@ struct error *program_spawn(struct context *c, const struct program *p, pid_t *r
 	return NULL;
 }
 
-bool program_has_ended(pid_t pid)
+bool program_has_ended(pid_t pid, bool *well)
 {
 	siginfo_t info = {};
+	bool gone = waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT);
 
-	return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) || info.si_pid;
+	if (well)
+		*well = !gone && info.si_code == CLD_EXITED && !info.si_status;
+	return gone || info.si_pid;
 }
 
 struct error *program_stop(struct context *c, pid_t pid)
@@ -115,8 +118,9 @@ struct error *program_wait(struct context *c, const struct program *p, pid_t pid
 		c->interrupted = true;
 		return program_stop(c, pid);
 	}
-	/* What it has started may have outlived it, so the group is ended in any case. */
 	waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT);
+	try(machine_read(&c->ended));
+	/* What it has started may have outlived it, so the group is ended in any case. */
 	try(program_stop(c, pid));
 	if (info.si_code != CLD_EXITED || info.si_status) {
 		cleanup_free char *why = last_line(p->err);

@@ -10,7 +10,8 @@ const char *const quantile_names[QUANTILES] = { [P50] = "p50", [P99] = "p99", [P
 void result_deinit(struct result *r)
 {
 	free(r->kernel), free(r->version), free(r->time), free(r->fio);
-	free(r->workload), free(r->unit), free(r->details), free(r->not_undone);
+	free(r->workload), free(r->unit), free(r->details);
+	free(r->failed), free(r->not_undone);
 	for (unsigned int i = 0; i < r->n_observers; i++)
 		free(r->observers[i].name), free(r->observers[i].reason);
 	free(r->samples);
@@ -21,6 +22,8 @@ void result_add(struct result *r, const struct sample *s)
 {
 	r->samples = xreallocarray(r->samples, r->n_samples + 1, sizeof(*r->samples));
 	r->samples[r->n_samples++] = *s;
+	if (!r->place[s->observer][s->round - 1])
+		r->place[s->observer][s->round - 1] = (unsigned short)r->n_samples;
 }
 
 static bool counts_ios(const struct result *r)
@@ -45,10 +48,9 @@ bool result_more_is_better(const struct result *r, enum metric m)
 
 static const struct sample *find(const struct result *r, unsigned int observer, unsigned int round)
 {
-	for (unsigned int i = 0; i < r->n_samples; i++)
-		if (r->samples[i].observer == observer && r->samples[i].round == round)
-			return &r->samples[i];
-	return NULL;
+	unsigned int place = r->place[observer][round - 1];
+
+	return place ? &r->samples[place - 1] : NULL;
 }
 
 /* Of all observers that can run */

@@ -45,6 +45,7 @@ struct result {
 	char *details; /* what it does to which devices */
 	bool more_is_better;
 	bool interrupted;
+	char *failed;              /* why the workload did, and the rounds ended; or NULL */
 	char *not_undone;          /* a sentence, or NULL; not in JSON */
 	unsigned int rounds, trim; /* as asked for */
 	uint64_t seed;
@@ -52,9 +53,12 @@ struct result {
 	unsigned int n_observers;
 	struct sample *samples; /* as they were taken */
 	unsigned int n_samples;
+	/* Where they are by observer and round, plus one; 0 if there is none. */
+	unsigned short place[OBSERVERS_MAX][STATS_ROUNDS_MAX];
 };
 void result_deinit(struct result *r);
 
+/* Of a round that is not more than STATS_ROUNDS_MAX; the first of an observer in a round counts. */
 void result_add(struct result *r, const struct sample *s);
 
 /* What observers are compared by. */
@@ -66,9 +70,9 @@ bool result_more_is_better(const struct result *r, enum metric m);
 
 /* Of one observer, from the rounds that all observers have ended. */
 struct analysis {
-	unsigned int n; /* rounds */
-	double *values; /* by round */
-	double *costs;  /* in shares of the baseline's in the round; NULL for the baseline */
+	unsigned int n;         /* rounds */
+	double *values;         /* by round */
+	double *costs;          /* in shares of the baseline's in the round */
 	struct summary summary; /* if n > 2 * trim */
 	bool has_summary;
 	struct interval interval;

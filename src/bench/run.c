@@ -7,6 +7,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "bench/machine.h"
 #include "bench/observer.h"
 #include "bench/workload.h"
 #include "config.h"
@@ -19,6 +20,7 @@ const char *const bench_observers_usual[] = {
 	"none",
 	"blkhist",
 	"blkhist:request",
+	"blkhist:bios",
 	"blkhist-stopped",
 	"blktrace:all",
 	"blktrace:0xd0",
@@ -58,34 +60,6 @@ void bench_help(struct buf *out)
 	}
 }
 
-/* --- the machine --- */
-
-struct machine {
-	double cpu_s, switches, seconds;
-};
-
-/* All that is not idle, of all CPUs; time that was stolen was not ours. */
-static struct error *machine_read(struct machine *ret)
-{
-	cleanup(buf_deinit) struct buf text = {};
-	unsigned long long user, nice, system, idle, iowait, irq, softirq, switches;
-	const char *ctxt;
-
-	try(buf_read_file(&text, "the file", "/proc/stat", 16 << 20));
-	ctxt = strstr(text.str, "\nctxt ");
-	if (sscanf(text.str, "cpu %llu %llu %llu %llu %llu %llu %llu", &user, &nice, &system, &idle,
-		   &iowait, &irq, &softirq) != 7 ||
-	    !ctxt || sscanf(ctxt, "\nctxt %llu", &switches) != 1)
-		return error_new("cannot understand /proc/stat");
-	*ret = (struct machine){
-		.cpu_s = (double)(user + nice + system + irq + softirq) /
-			 (double)sysconf(_SC_CLK_TCK),
-		.switches = (double)switches,
-		.seconds = (double)clock_ns(CLOCK_MONOTONIC) / 1e9,
-	};
-	return NULL;
-}
-
 /* --- a round --- */
 
 struct bench {
@@ -111,21 +85,21 @@ static const struct sample sample_unknown = {
 
 static struct error *workload_measure(struct context *c, struct sample *s)
 {
-	struct machine before, after;
+	struct machine before;
 
 	try(machine_read(&before));
 	try(c->workload->run(c, s));
-	try(machine_read(&after));
-	s->cpu_s = after.cpu_s - before.cpu_s;
-	s->switches = after.switches - before.switches;
-	s->seconds = after.seconds - before.seconds;
+	s->cpu_s = c->ended.cpu_s - before.cpu_s;
+	s->switches = c->ended.switches - before.switches;
+	s->seconds = c->ended.seconds - before.seconds;
 	return NULL;
 }
 
-/* One that fails is out, and says why; the others go on. */
-static void observer_out(struct bench *b, unsigned int i, struct error *err)
+/* One that fails is out from @round on (0: before the first), and says why; the others go on. */
+static void observer_out(struct bench *b, unsigned int i, unsigned int round, struct error *err)
 {
 	b->result->observers[i].reason = xstrdup(err->message);
+	b->total -= b->context.settings->rounds - round;
 	error_free(err);
 }
 
@@ -136,7 +110,7 @@ static struct error *measure(struct bench *b, unsigned int i, struct sample *s)
 	struct error *err = observer_start(o, c), *also;
 
 	if (err) {
-		observer_out(b, i, err);
+		observer_out(b, i, s->round, err);
 		return NULL;
 	}
 	err = c->interrupted ? NULL : workload_measure(c, s);
@@ -146,7 +120,7 @@ static struct error *measure(struct bench *b, unsigned int i, struct sample *s)
 		return err;
 	}
 	if (also) {
-		observer_out(b, i, also);
+		observer_out(b, i, s->round, also);
 		return NULL;
 	}
 	s->bytes = o->bytes;
@@ -215,7 +189,7 @@ static void probe(struct bench *b)
 			err = observer_stop(&b->observers[i], c);
 		}
 		if (err)
-			observer_out(b, i, err);
+			observer_out(b, i, 0, err);
 	}
 }
 
@@ -245,10 +219,12 @@ static struct error *observers_parse(struct bench *b)
 
 static struct error *rounds_check(const struct bench_settings *s)
 {
-	if (s->rounds < STATS_ROUNDS_MIN || s->rounds > STATS_ROUNDS_MAX)
-		return error_usage(
-			"%u rounds give no interval of 95 %%; it takes %d to %d; see --rounds",
-			s->rounds, STATS_ROUNDS_MIN, STATS_ROUNDS_MAX);
+	if (s->rounds < STATS_ROUNDS_MIN)
+		return error_usage("%u rounds give no interval of 95 %%, it takes %d; see --rounds",
+				   s->rounds, STATS_ROUNDS_MIN);
+	if (s->rounds > STATS_ROUNDS_MAX)
+		return error_usage("%u rounds are more than %d, the most; see --rounds", s->rounds,
+				   STATS_ROUNDS_MAX);
 	if (s->rounds < 2 * s->trim + 2)
 		return error_usage(
 			"%u rounds are too few to drop the %u highest and lowest of them; "
@@ -290,8 +266,8 @@ static struct error *set_up(struct bench *b)
 	unsigned int n_loops = s->n_loops && c->workload->n_loops ? s->n_loops :
 								    c->workload->n_loops;
 
-	if (n_loops > DEVICES_MAX)
-		return error_usage("more than %d loop devices are asked for", DEVICES_MAX);
+	if (n_loops > BENCH_DEVICES_MAX)
+		return error_usage("more than %d loop devices are asked for", BENCH_DEVICES_MAX);
 	try(directory_make(c, s->dir, &c->dir));
 	try(directory_make(c, s->trace_dir, &c->trace_dir));
 	try(workload_check(c, c->workload, &b->result->fio));
@@ -306,16 +282,24 @@ static struct error *run_rounds(struct bench *b)
 
 	try(set_up(b));
 	describe(b);
+	b->total = b->result->n_observers * c->settings->rounds;
 	probe(b);
 	if (c->settings->progress)
 		c->settings->progress("warming up");
 	if (!c->interrupted)
 		try(c->workload->run(c, &unused));
-	for (unsigned int i = 0; i < b->result->n_observers; i++)
-		b->total += b->result->observers[i].reason ? 0 : c->settings->rounds;
 	b->began = clock_ns(CLOCK_MONOTONIC);
-	for (unsigned int round = 1; round <= c->settings->rounds && !c->interrupted; round++)
-		try(run_round(b, round, &seed));
+	for (unsigned int round = 1; round <= c->settings->rounds && !c->interrupted; round++) {
+		struct error *err = run_round(b, round, &seed);
+
+		if (err && !b->result->n_samples)
+			return err;
+		if (err) {
+			b->result->failed = xasprintf("round %u: %s", round, err->message);
+			error_free(err);
+			break;
+		}
+	}
 	b->result->interrupted = c->interrupted;
 	return NULL;
 }

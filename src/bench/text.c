@@ -66,45 +66,59 @@ static void verdicts(const struct result *r, enum metric m, struct buf *out)
 	}
 }
 
-static void cell(struct buf *out, int width, const char *fmt, double value)
+enum form { NUMBER, TIME, SIZE };
+
+struct column {
+	const char *head;
+	size_t member; /* of struct sample */
+	enum form form;
+	bool per_io;
+};
+
+static double mean(const struct result *r, unsigned int observer, const struct column *c)
 {
-	cleanup_free char *text = NULL;
+	double value = result_mean(r, observer, c->member);
+	double ios = result_mean(r, observer, offsetof(struct sample, ios));
+
+	return !c->per_io ? value : ios > 0 && value >= 0 ? value / ios : UNKNOWN;
+}
+
+static void cell(struct buf *out, int width, const struct column *c, double value)
+{
+	char text[UNIT_TEXT_MAX];
 
 	if (value < 0)
-		text = xstrdup("-");
-	else if (!strcmp(fmt, "time") || !strcmp(fmt, "size")) {
-		char unit[UNIT_TEXT_MAX];
-
-		unit_format_short(*fmt == 't' ? DIM_TIME : DIM_SIZE, (int64_t)llround(value), unit);
-		text = xstrdup(unit);
-	} else
-		text = xasprintf("%.1f", value);
-	buf_printf(out, " %*s", width, text);
+		buf_printf(out, " %*s", width, "-");
+	else if (c->form == NUMBER)
+		buf_printf(out, " %*.*f", width, c->per_io ? 3 : 1, value);
+	else {
+		unit_format_short(c->form == TIME ? DIM_TIME : DIM_SIZE, (int64_t)llround(value),
+				  text);
+		buf_printf(out, " %*s", width, text);
+	}
 }
 
 /* Averages of what is not compared. */
 static void beside(const struct result *r, struct buf *out)
 {
-	static const struct {
-		const char *head, *format;
-		size_t member;
-	} columns[] = {
-		{ "p50", "time", offsetof(struct sample, latency_ns[P50]) },
-		{ "p99", "time", offsetof(struct sample, latency_ns[P99]) },
-		{ "p99.9", "time", offsetof(struct sample, latency_ns[P99_9]) },
-		{ "thread min", "", offsetof(struct sample, threads[0]) },
-		{ "thread max", "", offsetof(struct sample, threads[2]) },
-		{ "least", "size", offsetof(struct sample, transferred_min) },
-		{ "switches", "", offsetof(struct sample, switches) },
-		{ "written", "size", offsetof(struct sample, bytes) },
-		{ "dropped", "", offsetof(struct sample, dropped) },
+	static const struct column columns[] = {
+		{ "p50", offsetof(struct sample, latency_ns[P50]), TIME, false },
+		{ "p99", offsetof(struct sample, latency_ns[P99]), TIME, false },
+		{ "p99.9", offsetof(struct sample, latency_ns[P99_9]), TIME, false },
+		{ "thread min", offsetof(struct sample, threads[0]), NUMBER, false },
+		{ "thread max", offsetof(struct sample, threads[2]), NUMBER, false },
+		{ "least", offsetof(struct sample, transferred_min), SIZE, false },
+		{ "switches", offsetof(struct sample, switches), NUMBER, false },
+		{ "per I/O", offsetof(struct sample, switches), NUMBER, true },
+		{ "written", offsetof(struct sample, bytes), SIZE, false },
+		{ "dropped", offsetof(struct sample, dropped), NUMBER, false },
 	};
 	int width = name_width(r);
 	bool used[ARRAY_SIZE(columns)] = {};
 
 	for (size_t c = 0; c < ARRAY_SIZE(columns); c++)
 		for (unsigned int i = 0; i < r->n_observers; i++)
-			used[c] |= result_mean(r, i, columns[c].member) >= 0;
+			used[c] |= mean(r, i, &columns[c]) >= 0;
 	buf_printf(out, "\nA round on average\n%-*s", width, "Observer");
 	for (size_t c = 0; c < ARRAY_SIZE(columns); c++)
 		if (used[c])
@@ -115,8 +129,7 @@ static void beside(const struct result *r, struct buf *out)
 		buf_printf(out, "\n%-*s", width, r->observers[i].name);
 		for (size_t c = 0; c < ARRAY_SIZE(columns); c++)
 			if (used[c])
-				cell(out, 11, columns[c].format,
-				     result_mean(r, i, columns[c].member));
+				cell(out, 11, &columns[c], mean(r, i, &columns[c]));
 	}
 	buf_puts(out, "\n");
 }
@@ -131,13 +144,16 @@ void result_text(const struct result *r, struct buf *out)
 	buf_printf(out, "%s, Linux %s, %.0f CPUs, load %.2f, blkhist %s%s%s\n", r->time, r->kernel,
 		   r->cpus, r->load, r->version, *r->fio ? ", " : "", r->fio);
 	buf_printf(out, "%s: %s\n", r->workload, r->details);
-	buf_printf(out,
-		   "%u of %u rounds, each in random order (seed %" PRIu64
-		   "); not in the tables: the "
-		   "%u highest and %u lowest values\n",
-		   baseline.n, r->rounds, r->seed, r->trim, r->trim);
+	buf_printf(out, "%u of %u rounds, each in random order (seed %" PRIu64 ")", baseline.n,
+		   r->rounds, r->seed);
+	if (r->trim)
+		buf_printf(out, "; tables without the highest and lowest values (--trim %u)",
+			   r->trim);
+	buf_puts(out, "\n");
 	if (r->interrupted)
 		buf_puts(out, "It was interrupted.\n");
+	if (r->failed)
+		buf_printf(out, "It ended early: %s\n", r->failed);
 	for (enum metric m = 0; baseline.has_summary && m < METRIC_NR; m++)
 		table(r, m, out);
 	for (enum metric m = 0; m < METRIC_NR; m++)
@@ -150,7 +166,7 @@ void result_text(const struct result *r, struct buf *out)
 		if (!r->observers[i].reason)
 			continue;
 		if (!heading)
-			buf_puts(out, "\nCannot run here\n");
+			buf_puts(out, "\nNot measured\n");
 		heading = true;
 		buf_printf(out, "%-*s %s\n", width, r->observers[i].name, r->observers[i].reason);
 	}

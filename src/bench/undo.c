@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -161,10 +162,34 @@ static struct error *remove_directory(const char *path)
 	return NULL;
 }
 
-static struct error *unmount(const char *path)
+bool is_mounted(const char *path, unsigned int magic)
 {
+	struct statfs fs;
+
+	return !statfs(path, &fs) && (unsigned int)fs.f_type == magic;
+}
+
+/* Nothing else that is mounted there: ours may not have been. */
+static struct error *unmount(const char *arg)
+{
+	char *path;
+	unsigned int magic = (unsigned int)strtoul(arg, &path, 16);
+
+	if (*path++ != ' ')
+		return error_new("cannot unmount '%s'", arg);
+	if (!is_mounted(path, magic))
+		return NULL;
 	if (umount2(path, UMOUNT_NOFOLLOW) && errno != EINVAL && errno != ENOENT)
 		return error_errno(errno, "cannot unmount %s", path);
+	return NULL;
+}
+
+struct error *file_put(const char *path, const char *text)
+{
+	cleanup_close int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0 || write(fd, text, strlen(text)) < 0)
+		return error_errno(errno, "cannot write %s to %s", text, path);
 	return NULL;
 }
 
@@ -172,18 +197,12 @@ static struct error *write_back(const char *arg)
 {
 	cleanup_free char *path = xstrdup(arg);
 	char *text = strchr(path, ' ');
-	cleanup_close int fd = -1;
 
 	if (!text)
 		return error_new("cannot write back '%s'", arg);
 	*text++ = '\0';
-	fd = open(path, O_WRONLY | O_CLOEXEC);
 	/* A device that is gone takes its files along. */
-	if (fd < 0 && errno == ENOENT)
-		return NULL;
-	if (fd < 0 || write(fd, text, strlen(text)) < 0)
-		return error_errno(errno, "cannot write %s to %s", text, path);
-	return NULL;
+	return access(path, F_OK) ? NULL : file_put(path, text);
 }
 
 /* blktrace does it itself, unless it was killed. */

@@ -43,8 +43,8 @@ static struct error *run_fsmake(struct context *c, struct sample *s)
 	cleanup_free char *err = xasprintf("%s/err", c->dir);
 	struct program p = { .err = err, .own_mounts = true };
 	size_t mark = guard_mark(c->guard);
-	int64_t began = clock_ns(CLOCK_MONOTONIC);
-	pid_t pids[DEVICES_MAX];
+	double began = (double)clock_ns(CLOCK_MONOTONIC) / 1e9;
+	pid_t pids[BENCH_DEVICES_MAX];
 
 	for (unsigned int i = 0; i < c->n_devices; i++) {
 		const char *const argv[] = { "sh", "-c", script, "fsmake", c->devices[i], NULL };
@@ -55,7 +55,7 @@ static struct error *run_fsmake(struct context *c, struct sample *s)
 	p.argv = (const char *const[]){ "making file systems", NULL };
 	for (unsigned int i = 0; i < c->n_devices && !c->interrupted; i++)
 		try(program_wait(c, &p, pids[i]));
-	s->value = (double)(clock_ns(CLOCK_MONOTONIC) - began) / 1e9;
+	s->value = c->ended.seconds - began;
 	return guard_undo_to(c->guard, mark);
 }
 
@@ -65,10 +65,10 @@ static struct error *run_command(struct context *c, struct sample *s)
 {
 	cleanup_free char *err = xasprintf("%s/err", c->dir);
 	const struct program p = { .argv = (const char *const *)c->settings->command, .err = err };
-	int64_t began = clock_ns(CLOCK_MONOTONIC);
+	double began = (double)clock_ns(CLOCK_MONOTONIC) / 1e9;
 
 	try(program_run(c, &p));
-	s->value = (double)(clock_ns(CLOCK_MONOTONIC) - began) / 1e9;
+	s->value = c->ended.seconds - began;
 	return NULL;
 }
 

@@ -12,8 +12,6 @@
 #include "core/units.h"
 #include "core/util.h"
 
-#define DEVICES_NAMED_MAX 64
-
 struct bench_command {
 	const char *workload, *loops, *size, *fs, *depth, *seconds, *iops, *devices, *dir,
 		*trace_dir;
@@ -110,22 +108,34 @@ static struct error *numbers(const struct bench_command *b, struct bench_setting
 	return NULL;
 }
 
-/* Splits @text in place; behind "command:" a separator is a part of the command. */
-static unsigned int split(char *text, const char *separator, const char **ret, unsigned int max)
-{
-	unsigned int n = 0;
-	char *item;
+struct names {
+	const char **name;
+	unsigned int n, max;
+};
 
-	while (text && n < max) {
-		if (!strncmp(text, "command:", 8)) {
-			ret[n++] = text;
-			break;
-		}
-		item = strsep(&text, separator);
+/*
+ * Splits the value of an option, which is in argv, in place and appends the names; behind
+ * "command:" a separator is a part of the command.
+ */
+static struct error *split(const char *option, const char *value, const char *separator,
+			   struct names *ret)
+{
+	unsigned int before = ret->n;
+	char *text = (char *)value;
+
+	while (text) {
+		bool command = !strncmp(text, "command:", 8);
+		char *item = command ? text : strsep(&text, separator);
+
+		if (*item && ret->n == ret->max)
+			return error_usage("bench: more than %u names are given with --%s",
+					   ret->max, option);
 		if (*item)
-			ret[n++] = item;
+			ret->name[ret->n++] = item;
+		if (command)
+			break;
 	}
-	return n;
+	return ret->n > before ? NULL : error_usage("bench: --%s names nothing", option);
 }
 
 static bool collector_runs(void)
@@ -158,14 +168,14 @@ static struct error *measure(const struct bench_command *b, const struct operand
 				bench_is_workload(command->names[0]);
 	const char *workload = named_by_operand ? command->names[0] : b->workload;
 	unsigned int n_words = named_by_operand ? 0 : (unsigned int)command->n;
-	const char *names[OPTION_LIST_MAX * OBSERVERS_MAX], *devices[DEVICES_NAMED_MAX + 1] = {};
-	cleanup_free char *named = b->devices ? xstrdup(b->devices) : NULL;
-	char *lists[OPTION_LIST_MAX] = {};
+	const char *observers[2 * OBSERVERS_MAX], *devices[BENCH_DEVICES_MAX + 1] = {};
+	struct names of_observers = { observers, 0, ARRAY_SIZE(observers) };
+	struct names of_devices = { devices, 0, BENCH_DEVICES_MAX };
 	struct bench_settings s = {
 		.workload = n_words  ? "command" :
 			    workload ? workload :
 				       "randread",
-		.observers = names,
+		.observers = observers,
 		.devices = devices,
 		.overwrite = b->overwrite,
 		.fs = b->fs,
@@ -180,23 +190,22 @@ static struct error *measure(const struct bench_command *b, const struct operand
 	try(numbers(b, &s));
 	if (n_words ? !!workload : !strcmp(s.workload, "command"))
 		return error_usage("bench: give either a workload or, behind --, a command");
-	split(named, ",", devices, DEVICES_NAMED_MAX);
-	for (unsigned int i = 0; i < b->observers.n; i++) {
-		lists[i] = xstrdup(b->observers.value[i]);
-		s.n_observers += split(lists[i], "+", names + s.n_observers, OBSERVERS_MAX);
-	}
+	if (n_words && s.n_loops)
+		return error_usage("bench: a command has no use for --loops; see --device");
+	if (b->devices)
+		try(split("device", b->devices, ",", &of_devices));
+	for (unsigned int i = 0; i < b->observers.n; i++)
+		try(split("observer", b->observers.value[i], "+", &of_observers));
 	for (unsigned int i = 0; !b->observers.n && bench_observers_usual[i]; i++)
-		names[s.n_observers++] = bench_observers_usual[i];
-	err = geteuid() ?
-		      error_new(
-			      "bench must run as root: it makes loop devices and starts tracers") :
-		      signals_open(&s.signals);
-	if (!err)
-		err = bench_run(&s, r);
+		observers[of_observers.n++] = bench_observers_usual[i];
+	s.n_observers = of_observers.n;
+	if (geteuid())
+		return error_new(
+			"bench must run as root: it makes loop devices and starts tracers");
+	try(signals_open(&s.signals));
+	err = bench_run(&s, r);
 	if (s.progress)
 		progress("");
-	for (unsigned int i = 0; i < b->observers.n; i++)
-		free(lists[i]);
 	return err;
 }
 
@@ -216,11 +225,12 @@ static struct error *run(void *settings, const struct operands *operands, int *s
 	try(output_write(&out));
 	if (b->plot)
 		try(write_plot(b->plot, &r));
-	if (r.not_undone) {
-		*status = EXIT_FAILED;
-		return error_new("not all is as it was: %s", r.not_undone);
-	}
-	return NULL;
+	if (!r.not_undone && (!r.failed || b->from))
+		return NULL;
+	*status = EXIT_FAILED;
+	return r.not_undone ? error_new("not all is as it was: %s", r.not_undone) :
+			      error_new("the workload failed in %s; shown is what there was before",
+					r.failed);
 }
 
 const struct command cmd_bench = {

@@ -15,7 +15,7 @@ import time
 import uuid
 import xml.dom.minidom
 
-from leftovers import none_is_left, unchanged
+from leftovers import none_is_left, processes, unchanged
 from tap import diagnose
 from lib import (BLKHIST, KIB, MIB, Skip, as_user, between, blkhist, bpffs_mounted, equal, main,
                  mount_bpffs, program_for_everybody, read_file, refused, show, test, unmount_bpffs, write_file)
@@ -237,6 +237,50 @@ def smoke(_env):
     assert 'Observer' in text and 'Min val      Avg val      Max val      Std Dev' in text, text
 
 
+# Stops blkhist record, which bench runs by the name exe, while there is more to be read than buffers hold.
+STOP = '''
+import glob, os, signal, subprocess, sys
+stopped = []
+for path in glob.glob("/proc/[0-9]*/stat"):
+    try:
+        with open(path) as f:
+            pid, name, _, parent = f.read().split()[:4]
+    except OSError:
+        continue
+    if name == "(exe)" and int(parent) == os.getppid():
+        stopped.append(int(pid))
+for pid in stopped:
+    os.kill(pid, signal.SIGSTOP)
+subprocess.run(["dd", "if=" + sys.argv[1], "of=/dev/null", "bs=512", "iflag=direct", "count=32768"], check=True)
+for pid in stopped:
+    os.kill(pid, signal.SIGCONT)
+'''
+
+
+@test
+def what_an_observer_loses(env):
+    loop = env.loop(16 * MIB)
+    with tempfile.TemporaryDirectory() as directory:
+        write_file(f'{directory}/stop.py', STOP)
+        result = bench('-r', '6', '-O', 'blkhist-record:all', '-d', loop.name, '--', sys.executable,
+                       f'{directory}/stop.py', loop.path)
+    for r in result['rounds']:
+        if r['observer'] == 'none':
+            equal(r['observer_dropped'], None, 'lost by none')
+        else:
+            # Q, G, D and C at least, of what does not find room: the buffer of a CPU holds some 20,000 events.
+            between(32768, r['observer_dropped'], 20 * 32768, 'lost events')
+
+
+@test
+def what_the_workload_leaves_behind(_env):
+    """Is ended, and does not belong to what was measured."""
+    with unchanged():
+        result = bench('-r', '6', '-O', 'command:true', '--', 'sh', '-c', 'sleep 60 & true')
+    # To end it takes two seconds, as a shell lets nothing in the background be interrupted.
+    between(0, statistics.median(r['seconds'] for r in result['rounds']), 1.5, 'seconds')
+
+
 @test
 def workloads(_env):
     with unchanged():
@@ -316,6 +360,22 @@ def killed(_env):
 
 
 @test
+def the_guard_is_killed(_env):
+    """Then bench itself puts all back, and ends as soon as it would need it."""
+    mark = str(uuid.uuid4())
+    with unchanged():
+        process = subprocess.Popen([BLKHIST, 'bench', '-r', '20', '-t', '1', '--size', '16MiB', '-O', 'blkhist'],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                   env={**os.environ, 'MARK': mark})
+        time.sleep(3)
+        [guard] = [pid for pid in processes(mark)
+                   if pid != process.pid and read_file(f'/proc/{pid}/comm') == os.path.basename(BLKHIST)]
+        os.kill(guard, signal.SIGKILL)
+        _, err = process.communicate(timeout=60)
+        equal((process.returncode, err.count('\n')), (1, 1), f'status, and lines of {err}')
+
+
+@test
 def a_running_collector_is_left_alone(env):
     loop = env.loop()
     env.start()
@@ -347,16 +407,17 @@ def wrong_use(_env):
                            (('-O', 'command:'), 'behind the colon'), (('-O', 'blkhist+blkhist'), 'twice'),
                            (('-w', 'nosuch'), 'nosuch'), (('-w', 'randread', '--', 'true'), 'command'),
                            (('-w', 'randread', 'randrw'), 'command'),
-                           (('-w', 'command'), 'command'), (('-r', '5'), 'interval'), (('-r', '201'), 'interval'),
+                           (('-w', 'command'), 'command'), (('-r', '5'), 'interval'), (('-r', '201'), '200'),
                            (('-r', '6', '--trim', '3'), '--trim'), (('-r', 'many'), '--rounds'),
                            (('--size', '100'), '--size'), (('--seconds', '0'), '--seconds'),
                            (('-w', 'fsmake', '--fs', 'nosuchfs'), 'nosuchfs'), (('-n', '65'), 'loop devices'),
-                           (('-f', 'xml'), 'xml')):
+                           (('-d', ','), '--device'), (('-d', ','.join('a' * 65)), '64'), (('-O', '+'), '--observer'),
+                           (('-n', '2', '--', 'true'), '--loops'), (('-f', 'xml'), 'xml')):
             refused('bench', *args, status=2, word=word)
         for args, word in ((('--dir', '/nonexistent'), '/nonexistent'),
                            (('--trace-dir', '/nonexistent'), '/nonexistent'),
                            (('-d', 'nosuchdisk'), 'nosuchdisk'), (('-d', '/dev/null'), 'no block device'),
-                           (('--from', '/nonexistent'), '/nonexistent'), (('--from', '/proc/self/status'), 'no result'),
+                           (('--from', '/nonexistent'), '/nonexistent'), (('--from', '/proc/self/status'), 'no result'), (('--from', '/dev/zero'), '/dev/zero'),
                            (('--', '/nonexistent/command'), '/nonexistent/command'), (('--', 'false'), 'exit status 1'),
                            (('--size', '1024TiB'), '--size')):
             refused('bench', *args, word=word)
@@ -371,10 +432,13 @@ def damaged_results(_env):
         text = read_file(path)
         for _ in range(150):
             at = rng.randrange(len(text))
-            instead = rng.choice(['', '-', '[', '{}', 'null', '1e99', '"'])
+            instead = rng.choice(['', '-', '[', '{}', 'null', '1e99', '1e999', 'NaN', '-Infinity', '"'])
             write_file(path, text[:at] + instead + text[at + rng.randrange(9):])
             r = blkhist('bench', '--from', path, '--plot', '/dev/null', status=None)
             assert r.returncode in (0, 1) and r.stderr.count('\n') == r.returncode, (r.returncode, r.stderr)
+        for number in ('1e999', 'NaN', 'Infinity'):
+            write_file(path, text.replace('1000000', number, 1))
+            refused('bench', '--from', path, word='ios')
 
 
 @test
@@ -403,6 +467,32 @@ def an_observer_that_cannot_run(_env):
     if reasons['bpftrace'] is None:
         raise Skip('the rest is about a machine without bpftrace')
     equal({r['observer'] for r in result['rounds']}, {'none'}, 'measured')
+
+
+@test
+def an_observer_that_ends(_env):
+    """While the workload runs, it has not seen all of it; only a command may, if it says that all is well."""
+    early, late, well = 'command:exit 3', 'command:sleep 0.5; echo it is full >&2; exit 3', 'command:true'
+    result = bench('-r', '6', '-O', early, '-O', late, '-O', well, '--', 'sleep', '0.8')
+    reasons = {o['name']: o.get('cannot_run', '') for o in result['observers']}
+    equal({name: bool(reason) for name, reason in reasons.items()},
+          {'none': False, early: True, late: True, well: False}, 'observers that are out')
+    assert reasons[late].endswith('while the workload ran: it is full'), reasons
+    equal(collections.Counter(r['observer'] for r in result['rounds']), {'none': 6, well: 6}, 'measured')
+
+
+@test
+def a_workload_that_fails(_env):
+    """What was measured before is shown, and the reason."""
+    with tempfile.TemporaryDirectory() as directory, unchanged():
+        # The warm-up, three rounds of two observers, and one observer of the fourth.
+        script = f'echo >>{directory}/runs; test $(wc -l <{directory}/runs) -lt 9 || {{ echo it is full >&2; exit 5; }}'
+        r = blkhist('bench', '-f', 'json', '-r', '6', '-O', 'command:true', '--', 'sh', '-c', script, status=1)
+        assert 'round 4' in r.stderr and 'it is full' in r.stderr and r.stderr.count('\n') == 1, r.stderr
+        result = json.loads(r.stdout)
+        equal((len(result['rounds']), analysis(result, 'none', 'seconds')['rounds']), (7, 3), 'runs and whole rounds')
+        write_file(f'{directory}/result', r.stdout)
+        assert 'It ended early: round 4' in blkhist('bench', '--from', f'{directory}/result').stdout
 
 
 main()
