@@ -5,6 +5,7 @@
  * its own.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/magic.h>
 #include <string.h>
 #include <unistd.h>
@@ -42,6 +43,8 @@ static struct error *device_start(struct context *c, unsigned int device, const 
 {
 	cleanup_free char *enable = device_trace(c, device, "enable");
 	cleanup_free char *act_mask = device_trace(c, device, "act_mask");
+	/* Before Linux 5.11 its files work only while it is open, for which undo() sees, too. */
+	cleanup_close int fd = open(c->devices[device], O_RDONLY | O_CLOEXEC);
 
 	if (access(enable, F_OK))
 		return error_new("this kernel does not trace %s by ftrace", c->devices[device]);

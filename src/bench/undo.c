@@ -193,14 +193,27 @@ struct error *file_put(const char *path, const char *text)
 	return NULL;
 }
 
+/* What is to be open for a file of /sys to be written: the device, if it is of one; else -1. */
+static int open_device_of(const char *path)
+{
+	cleanup_free char *name = NULL, *node = NULL;
+
+	if (sscanf(path, "/sys/class/block/%m[^/]", &name) != 1)
+		return -1;
+	node = xasprintf("/dev/%s", name);
+	return open(node, O_RDONLY | O_CLOEXEC);
+}
+
 static struct error *write_back(const char *arg)
 {
 	cleanup_free char *path = xstrdup(arg);
+	cleanup_close int device = -1;
 	char *text = strchr(path, ' ');
 
 	if (!text)
 		return error_new("cannot write back '%s'", arg);
 	*text++ = '\0';
+	device = open_device_of(path);
 	/* A device that is gone takes its files along. */
 	return access(path, F_OK) ? NULL : file_put(path, text);
 }

@@ -10,6 +10,12 @@ from lib import bpffs_entries, equal, read_file
 TRACEFS = '/sys/kernel/tracing'
 
 
+def _is_traced(path):
+    with contextlib.suppress(OSError):  # of a device without a size, on older kernels
+        return read_file(path) != '0'
+    return False
+
+
 def state():
     """Before and after it is the same."""
     tracers = [read_file(path) for path in glob.glob(f'{TRACEFS}/current_tracer')]
@@ -17,7 +23,7 @@ def state():
             'mounts': sorted(read_file('/proc/self/mounts').splitlines()),
             'directories': glob.glob('/dev/shm/blkhist-bench-*') + glob.glob('/tmp/blkhist-bench-*'),
             'bpffs': bpffs_entries(), 'tracers': tracers,
-            'traced': [p for p in glob.glob('/sys/block/*/trace/enable') if read_file(p) != '0'],
+            'traced': [p for p in glob.glob('/sys/block/*/trace/enable') if _is_traced(p)],
             'traces': sorted(glob.glob('/sys/kernel/debug/block/*/dropped'))}
 
 
