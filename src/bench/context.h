@@ -27,8 +27,13 @@ struct context {
 
 struct program {
 	const char *const *argv; /* NULL-terminated */
-	const char *out, *err;   /* paths of files; NULL: /dev/null */
-	bool own_mounts;         /* what it mounts is there for it only, and gone when it ends */
+	/*
+	 * Runs in place of a program, and has only standard input, output and error; an exit
+	 * status, if it comes back.
+	 */
+	int (*function)(const char *const *argv);
+	const char *out, *err; /* paths of files; NULL: /dev/null */
+	bool own_mounts;       /* what it mounts is there for it only, and gone when it ends */
 };
 /* Comes back when it is the program that runs. */
 struct error *program_spawn(struct context *c, const struct program *p, pid_t *ret) must_check;

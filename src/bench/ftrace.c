@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The kernel's blk tracer: the events of blktrace, by the ring buffer of ftrace in place of relay
- * files. One reader per CPU takes the buffer's pages as they are, which is what blktrace does with
- * its own.
+ * files. One reader per CPU takes the buffer's pages as they are when there are many, which is what
+ * blktrace does with its own.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,8 +17,8 @@
 #include "core/util.h"
 
 #define TRACEFS "/sys/kernel/tracing"
-#define DRAIN_MS 20
-#define DRAIN_TRIES 100
+/* What a pipe takes */
+#define PAGES_BYTES (64 << 10)
 
 /* Writes @text where @old stands, which comes back at the end. */
 static struct error *replace(struct context *c, const char *path, const char *old, const char *text)
@@ -71,8 +71,45 @@ static struct error *check_unused(void)
 	return NULL;
 }
 
-/* A read may come to an end although more is to come, if an event comes at the wrong moment. */
-static const char reader[] = "while :; do cat \"$0\"; done";
+/*
+ * Moves whole pages of events from a file of tracefs to standard output, without copying; wakes up
+ * when the buffer is half full (buffer_percent). Until it is killed.
+ */
+static int read_pages(const char *const *argv)
+{
+	int from = open(argv[0], O_RDONLY | O_CLOEXEC), pages[2];
+
+	if (from < 0 || pipe2(pages, O_CLOEXEC)) {
+		perror(argv[0]);
+		return EXIT_FAILURE;
+	}
+	for (;;) {
+		ssize_t n = splice(from, NULL, pages[1], NULL, PAGES_BYTES, SPLICE_F_MOVE);
+
+		while (n > 0) {
+			ssize_t moved = splice(pages[0], NULL, STDOUT_FILENO, NULL, (size_t)n, 0);
+
+			n = moved > 0 ? n - moved : -1;
+		}
+		if (n < 0 && errno != EINTR && errno != EAGAIN) {
+			perror(argv[0]);
+			return EXIT_FAILURE;
+		}
+	}
+}
+
+/* Events of a CPU, and where they go; the caller frees them. */
+static char *pages_path(unsigned int cpu)
+{
+	return xasprintf(TRACEFS "/per_cpu/cpu%u/trace_pipe_raw", cpu);
+}
+
+static char *pages_file(const struct context *c, unsigned int cpu)
+{
+	cleanup_free char *name = xasprintf("cpu%u", cpu);
+
+	return trace_file(c, name);
+}
 
 struct error *ftrace_start(struct observer *o, struct context *c)
 {
@@ -84,14 +121,15 @@ struct error *ftrace_start(struct observer *o, struct context *c)
 	for (unsigned int i = 0; i < c->n_devices; i++)
 		try(device_start(c, i, o->parameter));
 	for (unsigned int cpu = 0;; cpu++) {
-		cleanup_free char *name = xasprintf("cpu%u", cpu), *out = trace_file(c, name);
-		cleanup_free char *pipe = xasprintf(TRACEFS "/per_cpu/%s/trace_pipe_raw", name);
+		cleanup_free char *pages = pages_path(cpu), *out = pages_file(c, cpu);
 		cleanup_free char *err = trace_file(c, "err");
-		const char *const argv[] = { "sh", "-c", reader, pipe, NULL };
-		const struct program p = { .argv = argv, .out = out, .err = err };
+		const char *const argv[] = { pages, NULL };
+		const struct program p = {
+			.argv = argv, .function = read_pages, .out = out, .err = err
+		};
 
-		if (access(pipe, F_OK))
-			return cpu ? NULL : error_new("there is no %s", pipe);
+		if (access(pages, F_OK))
+			return cpu ? NULL : error_new("there is no %s", pages);
 		try(program_spawn(c, &p, &o->pid));
 	}
 }
@@ -119,15 +157,26 @@ static double lost(void)
 	}
 }
 
+/* What is left when nothing more comes: pages that are not full. Returns whether there is such a
+ * CPU. */
+static bool drain(struct context *c, unsigned int cpu)
+{
+	cleanup_free char *pages = pages_path(cpu), *out = pages_file(c, cpu);
+	cleanup_close int from = open(pages, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	cleanup_close int to = open(out, O_WRONLY | O_APPEND | O_CLOEXEC);
+	char page[65536];
+	ssize_t n;
+
+	while (from >= 0 && (n = read(from, page, sizeof(page))) > 0)
+		if (write(to, page, (size_t)n) != n)
+			break;
+	return from >= 0;
+}
+
 struct error *ftrace_losses(struct observer *o, struct context *c)
 {
-	double bytes = -1;
-
-	/* The readers go on until they have what is left. */
-	for (unsigned int i = 0; i < DRAIN_TRIES && bytes != directory_bytes(c->trace_dir); i++) {
-		bytes = directory_bytes(c->trace_dir);
-		context_sleep(c, DRAIN_MS);
-	}
+	for (unsigned int cpu = 0; drain(c, cpu); cpu++)
+		;
 	o->dropped = lost();
 	return NULL;
 }

@@ -44,6 +44,11 @@ static void become(struct guard *guard, const struct program *p)
 	signal(SIGPIPE, SIG_DFL);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
+	if (p->function) {
+		/* Among them the guard's pipe, which it would keep from ending. */
+		close_range(STDERR_FILENO + 1, ~0U, 0);
+		_exit(p->function(p->argv));
+	}
 	execvp(p->argv[0], (char *const *)p->argv);
 }
 
