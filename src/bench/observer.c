@@ -290,6 +290,22 @@ static struct error *start_biolatency(struct observer *o, struct context *c)
 	return observer_wait(o, c, says_tracing);
 }
 
+/*
+ * The script has probes of both names that kernels have had for a function, and goes on without
+ * those that are not there: without either, when newer ones have inlined it.
+ */
+static bool probes_skipped(const struct context *c)
+{
+	static const char word[] = "blk_account_io_done, skipping";
+	cleanup_free char *path = trace_file(c, "err");
+	cleanup(buf_deinit) struct buf text = {};
+	struct error *err = buf_read_file(&text, "the output", path, 1 << 20);
+	const char *first = text.len ? strstr(text.str, word) : NULL;
+
+	error_free(err);
+	return first && strstr(first + 1, word);
+}
+
 static struct error *start_bpftrace(struct observer *o, struct context *c)
 {
 	static const char *const programs[] = { "bpftrace", NULL };
@@ -301,7 +317,8 @@ static struct error *start_bpftrace(struct observer *o, struct context *c)
 		return error_new("there is no %s", program ? "script biolatency.bt (of bpftrace)" :
 							     "program bpftrace");
 	try(spawn(o, c, argv));
-	return observer_wait(o, c, says_tracing);
+	try(observer_wait(o, c, says_tracing));
+	return probes_skipped(c) ? failed(c, "it could attach none of its probes") : NULL;
 }
 
 /* --- any program --- */
