@@ -28,10 +28,10 @@ struct context {
 struct program {
 	const char *const *argv; /* NULL-terminated */
 	/*
-	 * Runs in place of a program, and has only standard input, output and error; an exit
-	 * status, if it comes back.
+	 * Runs in place of a program, and has only standard input, output and error. What it
+	 * returns goes to standard error, and makes an exit status of 1.
 	 */
-	int (*function)(const char *const *argv);
+	struct error *(*function)(const char *const *argv);
 	const char *out, *err; /* paths of files; NULL: /dev/null */
 	bool own_mounts;       /* what it mounts is there for it only, and gone when it ends */
 };

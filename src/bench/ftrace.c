@@ -46,6 +46,8 @@ static struct error *device_start(struct context *c, unsigned int device, const 
 	/* Before Linux 5.11 its files work only while it is open, for which undo() sees, too. */
 	cleanup_close int fd = open(c->devices[device], O_RDONLY | O_CLOEXEC);
 
+	if (fd < 0)
+		return error_errno(errno, "cannot open %s", c->devices[device]);
 	if (access(enable, F_OK))
 		return error_new("this kernel does not trace %s by ftrace", c->devices[device]);
 	try(replace(c, enable, "0", "1"));
@@ -75,14 +77,14 @@ static struct error *check_unused(void)
  * Moves whole pages of events from a file of tracefs to standard output, without copying; wakes up
  * when the buffer is half full (buffer_percent). Until it is killed.
  */
-static int read_pages(const char *const *argv)
+static struct error *read_pages(const char *const *argv)
 {
 	int from = open(argv[0], O_RDONLY | O_CLOEXEC), pages[2];
 
-	if (from < 0 || pipe2(pages, O_CLOEXEC)) {
-		perror(argv[0]);
-		return EXIT_FAILURE;
-	}
+	if (from < 0)
+		return error_errno(errno, "cannot open %s", argv[0]);
+	if (pipe2(pages, O_CLOEXEC))
+		return error_errno(errno, "cannot make a pipe");
 	for (;;) {
 		ssize_t n = splice(from, NULL, pages[1], NULL, PAGES_BYTES, SPLICE_F_MOVE);
 
@@ -91,10 +93,8 @@ static int read_pages(const char *const *argv)
 
 			n = moved > 0 ? n - moved : -1;
 		}
-		if (n < 0 && errno != EINTR && errno != EAGAIN) {
-			perror(argv[0]);
-			return EXIT_FAILURE;
-		}
+		if (n < 0 && errno != EINTR && errno != EAGAIN)
+			return error_errno(errno, "cannot move events from %s", argv[0]);
 	}
 }
 

@@ -3,9 +3,12 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <json-c/json.h>
+#include <linux/fs.h>
 #include <linux/magic.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "bench/undo.h"
@@ -230,6 +233,21 @@ static bool blktrace_is_ready(struct context *c)
 	return traces_begin(c, c->trace_dir);
 }
 
+/*
+ * It makes its files when all traces are set up, and starts them afterwards, for which there is no
+ * sign. So we do what it does next; it, or we, are then told that the trace runs already (EINVAL).
+ */
+static struct error *run_trace(const char *device)
+{
+	cleanup_close int fd = open(device, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+
+	if (fd < 0)
+		return error_errno(errno, "cannot open %s", device);
+	if (ioctl(fd, BLKTRACESTART) && errno != EINVAL)
+		return error_errno(errno, "cannot start the trace of %s", device);
+	return NULL;
+}
+
 static struct error *start_blktrace(struct observer *o, struct context *c)
 {
 	static const char *const names[] = { "blktrace", NULL };
@@ -255,8 +273,10 @@ static struct error *start_blktrace(struct observer *o, struct context *c)
 	if (c->interrupted)
 		return NULL;
 	/* From here on these traces are ours, and are torn down even if blktrace is killed. */
-	for (unsigned int i = 0; i < c->n_devices; i++)
+	for (unsigned int i = 0; i < c->n_devices; i++) {
 		try(guard_add(c->guard, UNDO_BLKTRACE, "%s", c->devices[i]));
+		try(run_trace(c->devices[i]));
+	}
 	return NULL;
 }
 

@@ -21,6 +21,19 @@ static int redirect(const char *path, int to)
 	return fd < 0 ? -1 : dup2(fd, to);
 }
 
+/* For last_line(). */
+static void run_function(const struct program *p)
+{
+	struct error *err;
+
+	/* Among them the guard's pipe, which it would keep from ending. */
+	close_range(STDERR_FILENO + 1, ~0U, 0);
+	err = p->function(p->argv);
+	if (err)
+		(void)!write(STDERR_FILENO, err->message, strlen(err->message));
+	_exit(err ? EXIT_FAILURE : EXIT_SUCCESS);
+}
+
 /* The child; comes back only if it fails, with errno. */
 static void become(struct guard *guard, const struct program *p)
 {
@@ -44,11 +57,8 @@ static void become(struct guard *guard, const struct program *p)
 	signal(SIGPIPE, SIG_DFL);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
-	if (p->function) {
-		/* Among them the guard's pipe, which it would keep from ending. */
-		close_range(STDERR_FILENO + 1, ~0U, 0);
-		_exit(p->function(p->argv));
-	}
+	if (p->function)
+		run_function(p);
 	execvp(p->argv[0], (char *const *)p->argv);
 }
 

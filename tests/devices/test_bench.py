@@ -3,8 +3,10 @@
 """blkhist bench with the tracers of the kernel, blktrace and ftrace's, which a locked down machine refuses."""
 import json
 import os
+import shutil
 import signal
 import subprocess
+import tempfile
 import time
 import uuid
 
@@ -19,16 +21,20 @@ TRACERS = ('blktrace:0xc0', 'ftrace-blk:0xc0')
 LEAST = 2 * 48 * READS
 
 
+# Each ioctl of it later than the bench would begin with the workload
+SLOW_BLKTRACE = """#!/bin/sh
+exec strace -f -o /dev/null -e trace=ioctl -e inject=ioctl:delay_enter=300000 {blktrace} "$@"
+"""
+
+
 def arguments(device, reads):
     return ['bench', '-f', 'json', '-r', '6', '-O', '+'.join(TRACERS), '-d', device.name, '--trace-dir', '/dev/shm',
             '--', 'dd', f'if={device.path}', 'of=/dev/null', f'bs={4 * KIB}', f'count={reads}', 'iflag=direct']
 
 
-@test
-def every_read_is_traced(env):
-    device = machine.null_blk(env)
+def bench_traces_every_read(device, path):
     with unchanged():
-        result = json.loads(blkhist(*arguments(device, READS)).stdout)
+        result = json.loads(blkhist(*arguments(device, READS), env={**os.environ, 'PATH': path}).stdout)
     equal({o['name']: o.get('cannot_run') for o in result['observers']}, dict.fromkeys(('none', *TRACERS)), 'observers')
     equal(len(result['rounds']), 6 * 3, 'measured')
     for r in result['rounds']:
@@ -37,6 +43,23 @@ def every_read_is_traced(env):
             assert r['observer_bytes'] >= LEAST, r
         else:
             equal(r['observer_bytes'], 0, 'written by none')
+
+
+@test
+def every_read_is_traced(env):
+    bench_traces_every_read(machine.null_blk(env), os.environ['PATH'])
+
+
+@test
+def traced_from_the_start(env):
+    """Also by a blktrace that is slow to start its traces."""
+    device = machine.null_blk(env)
+    with tempfile.TemporaryDirectory() as directory:
+        path = f'{directory}:{os.environ["PATH"]}:/usr/sbin'
+        with open(f'{directory}/blktrace', 'w', encoding='ascii') as f:
+            f.write(SLOW_BLKTRACE.format(blktrace=shutil.which('blktrace', path=path)))
+        os.chmod(f.name, 0o755)
+        bench_traces_every_read(device, path)
 
 
 @test
