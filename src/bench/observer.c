@@ -273,10 +273,10 @@ static struct error *start_blktrace(struct observer *o, struct context *c)
 	if (c->interrupted)
 		return NULL;
 	/* From here on these traces are ours, and are torn down even if blktrace is killed. */
-	for (unsigned int i = 0; i < c->n_devices; i++) {
+	for (unsigned int i = 0; i < c->n_devices; i++)
 		try(guard_add(c->guard, UNDO_BLKTRACE, "%s", c->devices[i]));
+	for (unsigned int i = 0; i < c->n_devices; i++)
 		try(run_trace(c->devices[i]));
-	}
 	return NULL;
 }
 

@@ -21,8 +21,8 @@ static int redirect(const char *path, int to)
 	return fd < 0 ? -1 : dup2(fd, to);
 }
 
-/* For last_line(). */
-static void run_function(const struct program *p)
+/* The child; its error is what last_line() of p->err finds. */
+static _Noreturn void run_function(const struct program *p)
 {
 	struct error *err;
 

@@ -6,13 +6,12 @@ import os
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
 import uuid
 
 import machine
 from leftovers import none_is_left, processes, unchanged
-from lib import BLKHIST, KIB, blkhist, equal, main, read_file, test
+from lib import BLKHIST, KIB, blkhist, equal, main, programs_in_path, read_file, test
 
 READS = 500
 TRACERS = ('blktrace:0xc0', 'ftrace-blk:0xc0')
@@ -22,9 +21,7 @@ LEAST = 2 * 48 * READS
 
 
 # Each ioctl of it later than the bench would begin with the workload
-SLOW_BLKTRACE = """#!/bin/sh
-exec strace -f -o /dev/null -e trace=ioctl -e inject=ioctl:delay_enter=300000 {blktrace} "$@"
-"""
+SLOW_BLKTRACE = 'exec strace -f -o /dev/null -e trace=ioctl -e inject=ioctl:delay_enter=300000 {blktrace} "$@"'
 
 
 def arguments(device, reads):
@@ -32,9 +29,9 @@ def arguments(device, reads):
             '--', 'dd', f'if={device.path}', 'of=/dev/null', f'bs={4 * KIB}', f'count={reads}', 'iflag=direct']
 
 
-def bench_traces_every_read(device, path):
+def bench_traces_every_read(device, environment=None):
     with unchanged():
-        result = json.loads(blkhist(*arguments(device, READS), env={**os.environ, 'PATH': path}).stdout)
+        result = json.loads(blkhist(*arguments(device, READS), env=environment).stdout)
     equal({o['name']: o.get('cannot_run') for o in result['observers']}, dict.fromkeys(('none', *TRACERS)), 'observers')
     equal(len(result['rounds']), 6 * 3, 'measured')
     for r in result['rounds']:
@@ -47,19 +44,16 @@ def bench_traces_every_read(device, path):
 
 @test
 def every_read_is_traced(env):
-    bench_traces_every_read(machine.null_blk(env), os.environ['PATH'])
+    bench_traces_every_read(machine.null_blk(env))
 
 
 @test
 def traced_from_the_start(env):
     """Also by a blktrace that is slow to start its traces."""
     device = machine.null_blk(env)
-    with tempfile.TemporaryDirectory() as directory:
-        path = f'{directory}:{os.environ["PATH"]}:/usr/sbin'
-        with open(f'{directory}/blktrace', 'w', encoding='ascii') as f:
-            f.write(SLOW_BLKTRACE.format(blktrace=shutil.which('blktrace', path=path)))
-        os.chmod(f.name, 0o755)
-        bench_traces_every_read(device, path)
+    blktrace = shutil.which('blktrace', path=f'{os.environ["PATH"]}:/usr/sbin')
+    with programs_in_path({'blktrace': SLOW_BLKTRACE.format(blktrace=blktrace)}) as environment:
+        bench_traces_every_read(device, environment)
 
 
 @test

@@ -434,6 +434,16 @@ def write_file(path, text):
         f.write(text)
 
 
+@contextlib.contextmanager
+def programs_in_path(scripts):
+    """Scripts of the shell by name, which are found before others; yields the environment that does it."""
+    with tempfile.TemporaryDirectory() as directory:
+        for name, text in scripts.items():
+            write_file(f'{directory}/{name}', f'#!/bin/sh\n{text}\n')
+            os.chmod(f'{directory}/{name}', 0o755)
+        yield {**os.environ, 'PATH': f'{directory}:{os.environ["PATH"]}'}
+
+
 def read_file(path):
     with open(path) as f:
         return f.read().strip()

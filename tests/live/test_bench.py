@@ -18,7 +18,8 @@ import xml.dom.minidom
 from leftovers import none_is_left, processes, unchanged
 from tap import diagnose
 from lib import (BLKHIST, KIB, MIB, Skip, as_user, between, blkhist, bpffs_mounted, equal, main,
-                 mount_bpffs, program_for_everybody, read_file, refused, show, test, unmount_bpffs, write_file)
+                 mount_bpffs, program_for_everybody, programs_in_path, read_file, refused, show, test, unmount_bpffs,
+                 write_file)
 
 QUICK = ('-r', '6', '-t', '1', '--size', '16MiB')
 
@@ -461,12 +462,8 @@ def an_observer_that_cannot_run(_env):
                       for probe in ('__blk_account_io_done', 'blk_account_io_done'))
     programs = {'biolatency': 'echo it has no licence >&2; exit 3', 'biolatency.bt': '',
                 'bpftrace': f'{skipped}echo Tracing; exec sleep 100'}
-    with tempfile.TemporaryDirectory() as directory:
-        for name, text in programs.items():
-            write_file(f'{directory}/{name}', f'#!/bin/sh\n{text}\n')
-            os.chmod(f'{directory}/{name}', 0o755)
-        result = bench(*QUICK[:2], '-O', 'biolatency+bpftrace', '--', 'true',
-                       env={**os.environ, 'PATH': f'{directory}:{os.environ["PATH"]}'})
+    with programs_in_path(programs) as environment:
+        result = bench(*QUICK[:2], '-O', 'biolatency+bpftrace', '--', 'true', env=environment)
     reasons = {o['name']: o.get('cannot_run') for o in result['observers']}
     assert 'it has no licence' in reasons['biolatency'], reasons
     assert 'none of its probes' in reasons['bpftrace'], reasons
