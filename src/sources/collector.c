@@ -95,6 +95,12 @@ static unsigned int count_bio_slots(enum bios_mode mode, const struct device_lis
 	return mode == BIOS_ON || device_list_has_bios(devices) ? BIO_SLOTS : BIO_SLOTS_FEW;
 }
 
+static struct error *look_again(const struct live_paths *paths, struct device_list *devices)
+{
+	device_list_deinit(devices);
+	return device_list_read(paths->root, devices);
+}
+
 static struct error *build(const struct live_paths *paths, const struct live_settings *settings)
 {
 	cleanup(object_destroyp) struct object *object = NULL;
@@ -119,15 +125,18 @@ static struct error *build(const struct live_paths *paths, const struct live_set
 	try(object_pin(object, paths, NEW));
 	try(live_open_dir(paths, NEW, &live));
 	/* Loading took a while: what has come meanwhile is to have counters, too. */
-	device_list_deinit(&devices);
-	try(device_list_read(paths->root, &devices));
+	try(look_again(paths, &devices));
 	try(live_make_ready(live, &devices));
 	try(live_adopt(live, &devices));
 	try(points_attach(live, false));
 	try(object_attached(object));
+	/* And so did making counters for many devices. */
+	try(look_again(paths, &devices));
+	try(live_adopt(live, &devices));
 	try(live_diskstats_begin(live, true));
 	return points_follow_devices(live, &devices);
 }
+
 struct error *live_start(const struct live_paths *paths, const struct live_settings *settings,
 			 bool *already)
 {
